@@ -131,8 +131,10 @@ int vshm_pool_member(void);
 
 /*
  * Whether a process with that pid, of any kernel and PID name space, lives and uses the current
- * pool: 1, or 0. A process of another machine that was killed counts as alive until that machine's
- * front end, or another process there, has cleaned up after it, or its machine is known to be dead.
+ * pool: 1, or 0. As several may have the same pid, those count first of whose removed segments the
+ * caller has one attached: each of them has to live. A process of another machine that was killed
+ * counts as alive until that machine's front end, or another process there, has cleaned up after
+ * it, or its machine is known to be dead.
  */
 int vshm_process_lives(pid_t pid);
 

@@ -9,6 +9,7 @@ need mpiexec.mpich mpich
 [ "$PROGRAMS_MODE" = vshmem ] || skip "the kernel's System V IPC does not reach another name space"
 "$here/mpi/node" here true 2>err.log || skip "namespaces of a user's own are not allowed here: $(cat err.log)"
 mpicc.mpich -Wall -Wextra -Werror -O2 "$here/mpi/ring.c" -o ring
+cc -Wall -Wextra -Werror -O2 "$here/mpi/keepalive.c" -o keepalive -lucp -lucs
 
 export UCX_TLS=sysv,self UCX_MEM_MMAP_HOOK_MODE=none
 ucx=$(dirname "$PROGRAMS_LIB")/libvshmem_ucx.so
@@ -33,13 +34,13 @@ refused() {
 
 refused "without libvshmem-ucx the processes found each other" job 2 "$PROGRAMS_LIB"
 for processes in 2 3 4; do
-    job $processes "$PROGRAMS_LIB $ucx" || fail "$processes processes: $(cat job.log)"
+    job $processes "$PROGRAMS_LIB:$ucx" || fail "$processes processes: $(cat job.log)"
     equal "output" "$processes processes done" "$(cat job.log)"
 done
 
 # What reaches processes of the same node alone is used for them, and for no others: their pids are the same.
 export UCX_TLS=sysv,posix,cma,self UCX_LOG_LEVEL=info
-job 4 "$PROGRAMS_LIB $ucx" || fail "with all of UCX's shared memory: $(cat job.log)"
+job 4 "$PROGRAMS_LIB:$ucx" || fail "with all of UCX's shared memory: $(cat job.log)"
 for text in "4 processes done" "tag(sysv/memory) " "tag(sysv/memory cma/memory)"; do
     grep -qF "$text" job.log || fail "with all of UCX's shared memory, no '$text': $(cat job.log)"
 done
@@ -48,6 +49,26 @@ export UCX_TLS=sysv,self UCX_LOG_LEVEL=warn
 # Processes of two pools don't take each other's segments for their own, though the ids are the same.
 printf '#!/bin/sh\n[ "$(hostname)" = one ] || export VSHMEM_POOL=%s\nexec "$@"\n' "$pool.other" >by-node
 chmod +x by-node
-refused "processes of two pools reached each other" job 2 "$PROGRAMS_LIB $ucx" ./by-node
+refused "processes of two pools reached each other" job 2 "$PROGRAMS_LIB:$ucx" ./by-node
+# Two that watch each other, as UCX does where it is asked to: they hear of the other's end, and not before,
+# though both have the same pid.
+watch() { # watch NODE FILE OTHERS_FILE
+    exec env UCX_SYSV_ERROR_HANDLING=y UCX_KEEPALIVE_INTERVAL=100ms "$here/mpi/node" "$1" \
+        env LD_PRELOAD="$PROGRAMS_LIB:$ucx" VSHMEM_POOL="$pool" "$PROGRAMS_FORBID" ./keepalive "$2" "$3"
+}
+(watch one one.address two.address) >one.log 2>&1 &
+one=$!
+(watch two two.address one.address) >two.log 2>&1 &
+two=$!
+connected() { grep -q connected one.log && grep -q connected two.log; }
+eventually "both to be connected" connected
+sleep 2
+equal "the first, while both live" connected "$(cat one.log)"
+kill -KILL $two
+wait $two 2>/dev/null || true
+heard() { [ "$(wc -l <one.log)" -ge 2 ]; }
+eventually "the first to hear of the second's end" heard
+equal "what it hears" "Connection reset by remote peer" "$(tail -n 1 one.log)"
+wait $one
 nothing_left || fail "objects are left: $(objects)"
-echo "2 to 4 processes on two nodes; none over two pools"
+echo "2 to 4 processes on two nodes; none over two pools; the end of a peer"

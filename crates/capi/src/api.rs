@@ -10,12 +10,12 @@ use crate::errno::guard;
 use crate::last_error::{explain, last_error};
 use crate::reduce::{self, Operation, Value};
 use crate::state::{self, caller, POOLS};
-use crate::{gate, open, outcome, user};
+use crate::{gate, open, outcome, peer, user};
 use core::ffi::{c_char, c_void, CStr};
 use core::time::Duration;
 use libc::timespec;
 use vshmem_ipc::sem::Sembuf;
-use vshmem_ipc::{liveness, Errno};
+use vshmem_ipc::Errno;
 
 /// With a zero byte at the end, for C.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
@@ -148,7 +148,7 @@ pub extern "C" fn vshm_process_lives(pid: i32) -> i32 {
     guard("vshm_process_lives", || {
         let pid = u32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(Errno::EINVAL)?;
         let caller = caller()?;
-        caller.unless_revoked(Ok(liveness::lives(&caller.ctx, pid).into()))
+        caller.unless_revoked(peer::lives(&caller, pid).map(i32::from))
     })
 }
 

@@ -16,6 +16,7 @@
 //! | [`kernel`], [`cred`] | what the pool needs of the kernel |
 //! | [`interrupted`], [`ending`] | handlers in the middle of a call: what they do, and that they end the thread |
 //! | [`revoked`], [`outcome`] | pools that are taken away while they are in use, and what calls return then |
+//! | `peer` | whether a peer lives that the program knows by its pid |
 //! | [`user`] | addresses that the program passes |
 //! | [`sizes`] | how far what the program passes reaches, where a call does not say |
 //! | [`barrier`], [`reduce`] | collectives |
@@ -47,6 +48,7 @@ pub mod log;
 pub mod open;
 pub mod outcome;
 pub mod page;
+mod peer;
 pub mod pools;
 pub mod raw;
 pub mod reduce;

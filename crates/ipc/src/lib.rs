@@ -99,8 +99,8 @@ pub(crate) const fn short_pid_word(member: u16, pid: u32) -> u64 {
 // As docs/layout.md has it.
 const _: () = assert!(short_pid_word(0x3ff, 0) == 0x3ff << 22 && short_pid_word(0, u32::MAX) == 0x3f_ffff);
 
-/// The pid in a [`pid_word`].
-pub(crate) fn pid_of(word: u64) -> i32 {
+/// The pid in a pid word.
+pub fn pid_of(word: u64) -> i32 {
     (word & 0x3f_ffff) as i32
 }
 

@@ -1,6 +1,6 @@
 //! Processes come and go, most of them without saying good-bye.
 
-use crate::{directory as dir, end_waits, msg, sem, shm, Budget, Ctx, Kernel, Pool, ProcId};
+use crate::{directory as dir, end_waits, msg, pid_word_in, sem, shm, Budget, Ctx, Kernel, Pool, ProcId};
 use core::time::Duration;
 use vshmem_pool::atomic::{AtomicU32, Ordering::Relaxed};
 use vshmem_pool::heap::Heap;
@@ -161,9 +161,21 @@ fn clean(c: &Ctx, signals: &SignalsBlocked, dead: ProcId) {
 /// Does a process of this pid live, in whatever kernel and name space? Of other kernels' processes those live
 /// that nobody has cleaned up after yet. Yes, if it costs too much to know.
 pub fn lives(c: &Ctx, pid: u32) -> bool {
+    has_process(c, |_, its| its == pid)
+}
+
+/// The same for a process that a pid word names.
+pub fn lives_by_word(c: &Ctx, word: u64) -> bool {
+    let is_it = |(id, member): (ProcId, u16), pid| {
+        c.proc(id.slot).is_some_and(|slot| pid_word_in(slot, member, pid) == word)
+    };
+    has_process(c, is_it)
+}
+
+fn has_process(c: &Ctx, is_it: impl Fn((ProcId, u16), u32) -> bool) -> bool {
     let high = c.pool.root().proc_high.load(Relaxed).min(c.pool.proc_slots());
-    let is_it = |(id, _, its): (ProcId, u16, u32)| its == pid && !c.owner_is_dead(id);
-    (0..high).any(|slot| c.process(slot).is_some_and(is_it)) || c.budget.is_spent()
+    let lives = |(id, member, pid)| is_it((id, member), pid) && !c.owner_is_dead(id);
+    (0..high).any(|slot| c.process(slot).is_some_and(lives)) || c.budget.is_spent()
 }
 
 /// A clean exit: undoes the caller's `SEM_UNDO` adjustments and drops its attachments, waking whom that

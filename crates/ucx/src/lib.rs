@@ -11,7 +11,7 @@
 //! | for the id of its system | a number that is made of the UUID of the process's pool |
 //! | for its IPC name space | the initial one, for everybody |
 //! | for its other name spaces | numbers that no other kernel has |
-//! | when a peer started, by its pid | the same as long as a process of the pool with that pid lives |
+//! | when a peer started, by its pid | the same as long as it lives, wherever in the pool it is |
 //! | only for addresses for other nodes (Open MPI does) | all of its addresses |
 //!
 //! Where the process has no pool, or its private segments don't go there, UCX's own functions answer, and

@@ -162,6 +162,14 @@ pub fn detach(c: &Ctx, id: i32) {
     }
 }
 
+/// The pid word of the process that made a segment, if the segment is removed: those that have it attached
+/// share it with that process, as a rule, and with nobody else.
+pub fn maker_of_removed(c: &Ctx, id: i32) -> Option<u64> {
+    let (index, head) = dir::lookup(c, Kind::Shm, id).ok()?;
+    let maker = c.shm(index)?.cpid.load(Relaxed);
+    (head.mode.load(Relaxed) & SHM_DEST != 0).then_some(maker)
+}
+
 /// Whether a removed segment is still there depends on who of those that have it attached is alive. Returns
 /// whether it found something of the dead.
 fn reap_if_removed(c: &Ctx, signals: &SignalsBlocked, id: i32) -> bool {
