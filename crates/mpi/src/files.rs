@@ -1,0 +1,148 @@
+//! The programs and libraries that a job's ranks run: files of this host, which its machines see as well, or
+//! those of a container, which a command prefix reaches.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where files are looked for, and commands are run that look at them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Files {
+    /// This host, from a directory.
+    Host {
+        /// The directory.
+        from: PathBuf,
+        /// Variables that commands get.
+        variables: Vec<(OsString, OsString)>,
+    },
+    /// Where a command reaches that begins with these words, like `podman exec -i NAME`.
+    Behind(Vec<OsString>),
+}
+
+impl Files {
+    /// This host, from this directory.
+    pub fn host(from: impl Into<PathBuf>) -> Files {
+        Files::Host { from: from.into(), variables: vec![] }
+    }
+
+    /// The program that a command names, as `execvp` finds it.
+    pub fn locate(&self, command: &OsStr) -> Option<PathBuf> {
+        match self {
+            Files::Host { from, .. } if command.as_bytes().contains(&b'/') => {
+                Some(from.join(command)).filter(|file| is_program(file))
+            }
+            Files::Host { from, .. } => {
+                let path = std::env::var_os("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin".into());
+                let all = std::env::split_paths(&path).map(|directory| from.join(directory).join(command));
+                all.into_iter().find(|file| is_program(file))
+            }
+            Files::Behind(_) => {
+                let script =
+                    r#"file=$(command -v -- "$1") && [ -f "$file" ] && [ -x "$file" ] && echo "$file""#;
+                self.line(&["sh".as_ref(), "-c".as_ref(), script.as_ref(), "sh".as_ref(), command])
+            }
+        }
+    }
+
+    /// The first of these files that is a program.
+    pub fn first_program(&self, files: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
+        files.into_iter().find(|file| self.locate(file.as_os_str()).is_some())
+    }
+
+    /// What a file holds; `None`: it does not exist, or can't be read.
+    pub fn read(&self, file: &Path) -> Option<Vec<u8>> {
+        match self {
+            Files::Host { .. } => fs::read(file).ok(),
+            Files::Behind(_) => self.output(&["cat".as_ref(), file.as_os_str()]),
+        }
+    }
+
+    /// A file's path without links.
+    pub fn resolve(&self, file: &Path) -> Option<PathBuf> {
+        match self {
+            Files::Host { .. } => file.canonicalize().ok(),
+            Files::Behind(_) => self.line(&["readlink".as_ref(), "-f".as_ref(), file.as_os_str()]),
+        }
+    }
+
+    /// The libraries that would be loaded with a file, as the program loader finds them.
+    pub fn libraries(&self, loader: &Path, file: &Path) -> Option<Vec<PathBuf>> {
+        let listed = self.output(&[loader.as_os_str(), "--list".as_ref(), file.as_os_str()])?;
+        Some(String::from_utf8_lossy(&listed).lines().filter_map(listed_file).collect())
+    }
+
+    /// What a command prints there, if it succeeds.
+    pub fn output(&self, words: &[&OsStr]) -> Option<Vec<u8>> {
+        let prefix: &[OsString] = match self {
+            Files::Host { .. } => &[],
+            Files::Behind(prefix) => prefix,
+        };
+        let mut all = prefix.iter().map(OsString::as_os_str).chain(words.iter().copied());
+        let mut command = Command::new(all.next()?);
+        if let Files::Host { from, variables } = self {
+            command.current_dir(from).envs(variables.iter().map(|(name, value)| (name, value)));
+        }
+        command.args(all).stdin(Stdio::null()).stderr(Stdio::null());
+        let output = command.output().ok()?;
+        output.status.success().then_some(output.stdout)
+    }
+
+    /// The path that a command prints there.
+    fn line(&self, words: &[&OsStr]) -> Option<PathBuf> {
+        let printed = self.output(words)?;
+        let line = printed.strip_suffix(b"\n").unwrap_or(&printed);
+        (!line.is_empty()).then(|| OsStr::from_bytes(line).into())
+    }
+}
+
+fn is_program(file: &Path) -> bool {
+    fs::metadata(file).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+}
+
+/// The file in a line of the loader's list: `libc.so.6 => /lib/libc.so.6 (0x...)`, or without the first half.
+fn listed_file(line: &str) -> Option<PathBuf> {
+    let file = line.rsplit("=> ").next()?;
+    let file = file.rsplit_once(" (")?.0.trim();
+    file.starts_with('/').then(|| file.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `env` is a prefix that reaches this host.
+    fn both() -> [Files; 2] {
+        [Files::host("/"), Files::Behind(vec!["env".into()])]
+    }
+
+    #[test]
+    fn both_find_the_same() {
+        for files in both() {
+            let sh = files.locate("sh".as_ref()).unwrap_or_else(|| panic!("{files:?}"));
+            assert!(sh.ends_with("sh") && sh.is_absolute());
+            assert_eq!(files.locate("/bin/sh".as_ref()), Some("/bin/sh".into()));
+            assert_eq!(files.locate("/etc/passwd".as_ref()), None, "{files:?}");
+            assert_eq!(files.locate("no-such-program".as_ref()), None);
+            let there = ["/no/such".into(), "/bin/sh".into()];
+            assert_eq!(files.first_program(there), Some("/bin/sh".into()));
+            assert_eq!(files.read("/etc/hostname".as_ref()), fs::read("/etc/hostname").ok());
+            assert_eq!(files.read("/no/such".as_ref()), None);
+            assert_eq!(files.resolve("/proc/self/../cpuinfo".as_ref()), Some("/proc/cpuinfo".into()));
+        }
+    }
+
+    #[test]
+    fn the_loader_s_list_is_read() {
+        let file = |line| listed_file(line).map(|file| file.to_string_lossy().into_owned());
+        assert_eq!(file("\tlibc.so.6 => /lib/libc.so.6 (0x00007f00)").as_deref(), Some("/lib/libc.so.6"));
+        assert_eq!(
+            file("\t/lib64/ld-linux-x86-64.so.2 (0x00007f00)").unwrap(),
+            "/lib64/ld-linux-x86-64.so.2"
+        );
+        assert_eq!(file("\tlinux-vdso.so.1 (0x00007fff)"), None);
+        assert_eq!(file("\tlibmpi.so.12 => not found"), None);
+    }
+}

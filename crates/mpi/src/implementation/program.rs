@@ -1,0 +1,148 @@
+//! The libraries that a program loads.
+
+use crate::files::Files;
+use elf::abi::PT_INTERP;
+use elf::endian::AnyEndian;
+use elf::ElfBytes;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use vshmem_agent::error::{error, Error, Result};
+
+/// How often a script may be interpreted by another script, as in Linux.
+const MOST_SCRIPTS: u32 = 4;
+
+/// Has Python load MPI as a rank does, without starting it, and prints what is loaded then.
+const MPI4PY: &str = "\
+import mpi4py
+mpi4py.rc.initialize = False
+from mpi4py import MPI
+maps = open('/proc/self/maps')
+print('\\n'.join(sorted({line.split(None, 5)[5].rstrip() for line in maps if '/' in line})))";
+
+/// The program loader that this host's programs use, and so those of its machines.
+pub fn loader(files: &Files) -> Result<PathBuf> {
+    let sh = Path::new("/bin/sh");
+    let bytes = files.read(sh).ok_or_else(|| Error::new("could not read /bin/sh"))?;
+    interpreter(&bytes)
+        .ok_or_else(|| Error::new("/bin/sh is linked statically, so no program loader is known"))
+}
+
+/// The libraries that are loaded with the program of a command; those of MPI, if it is a script of Python's.
+pub fn libraries_of(files: &Files, command: &OsStr) -> Result<Vec<PathBuf>> {
+    let name = command.to_string_lossy();
+    let mut file = files.locate(command).ok_or_else(|| {
+        error!("there is no program {name} that this user may run")
+            .hint("Give a path, or a name that is found in PATH.")
+            .code(127)
+    })?;
+    for _ in 0..MOST_SCRIPTS {
+        let bytes = read(files, &file)?;
+        if !bytes.starts_with(b"#!") {
+            return of_machine_code(files, &file, &bytes);
+        }
+        let interpreter = script_interpreter(&bytes)
+            .and_then(|next| files.locate(&next))
+            .ok_or_else(|| error!("{} names no interpreter that can be run", file.display()))?;
+        file = interpreter;
+    }
+    Err(error!("{name} is a script of scripts"))
+}
+
+fn read(files: &Files, file: &Path) -> Result<Vec<u8>> {
+    files.read(file).ok_or_else(|| error!("could not read {}", file.display()))
+}
+
+fn of_machine_code(files: &Files, file: &Path, bytes: &[u8]) -> Result<Vec<PathBuf>> {
+    let Some(loader) = interpreter(bytes) else {
+        return Err(error!(
+            "{} is linked statically, or is no program, so nothing can be preloaded into its ranks",
+            file.display()
+        )
+        .hint("Link it dynamically.")
+        .code(126));
+    };
+    if is_python(file) {
+        return of_python(files, file);
+    }
+    files.libraries(&loader, file).ok_or_else(|| {
+        error!("{} can't be loaded here", file.display())
+            .hint(format!("See what is missing: {} --list {}", loader.display(), file.display()))
+            .code(126)
+    })
+}
+
+fn is_python(file: &Path) -> bool {
+    file.file_name().is_some_and(|name| name.as_bytes().starts_with(b"python"))
+}
+
+fn of_python(files: &Files, python: &Path) -> Result<Vec<PathBuf>> {
+    let printed = files.output(&[python.as_os_str(), "-c".as_ref(), MPI4PY.as_ref()]).ok_or_else(|| {
+        error!("{} can't import mpi4py, so it can't be told which MPI the script uses", python.display())
+            .hint("Install mpi4py, or name the MPI: --mpi mpich, --mpi openmpi, or --mpi with the path of an mpiexec.")
+            .code(1)
+    })?;
+    Ok(printed.split(|b| *b == b'\n').map(|line| OsStr::from_bytes(line).into()).collect())
+}
+
+/// The first of these files whose name is one of these, with the version behind it.
+pub fn named<'a>(files: &'a [PathBuf], names: &[&str]) -> Option<&'a PathBuf> {
+    let is_named = |file: &&PathBuf| {
+        let own = file.file_name().unwrap_or_default().as_bytes();
+        names.iter().any(|name| {
+            own.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
+        })
+    };
+    files.iter().find(is_named)
+}
+
+/// The loader that a program names; `None`: it is linked statically, or is no program.
+fn interpreter(bytes: &[u8]) -> Option<PathBuf> {
+    let elf = ElfBytes::<AnyEndian>::minimal_parse(bytes).ok()?;
+    let segment = elf.segments()?.iter().find(|segment| segment.p_type == PT_INTERP)?;
+    let path = elf.segment_data(&segment).ok()?;
+    let path = path.strip_suffix(b"\0").unwrap_or(path);
+    Some(OsStr::from_bytes(path).into())
+}
+
+/// What follows `#!`, or env(1) there.
+fn script_interpreter(bytes: &[u8]) -> Option<OsString> {
+    let line = bytes.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let first = words.next()?;
+    let is_program = |word: &&[u8]| !word.starts_with(b"-") && !word.contains(&b'=');
+    let word = if first.ends_with(b"/env") { words.find(is_program)? } else { first };
+    Some(OsString::from_vec(word.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interpreters_are_read() {
+        let of = |text: &[u8]| script_interpreter(text).map(|it| it.into_string().unwrap());
+        assert_eq!(of(b"#!/usr/bin/python3\nimport x"), Some("/usr/bin/python3".into()));
+        assert_eq!(of(b"#! /usr/bin/env -S A=b python3 -u\n"), Some("python3".into()));
+        assert_eq!(of(b"#!\n"), None);
+        assert_eq!(of(b"\x7fELF"), None);
+    }
+
+    #[test]
+    fn libraries_are_told_by_name() {
+        let all = ["/lib/libmpich.so.12".into(), "/lib/libmpi_abi.so.1".into(), "/lib/libmpi.so".into()];
+        assert_eq!(named(&all, &["libmpi.so"]), Some(&all[2]));
+        assert_eq!(named(&all, &["libmpi_abi.so", "libmpi.so"]), Some(&all[1]));
+        assert_eq!(named(&all, &["libmp", "libmpich.so.1"]), None);
+    }
+
+    #[test]
+    fn a_program_s_libraries_are_found() {
+        let files = Files::host("/");
+        let libraries = libraries_of(&files, "sh".as_ref()).unwrap();
+        assert!(named(&libraries, &["libc.so"]).is_some(), "{libraries:?}");
+        assert!(loader(&files).unwrap().is_file());
+        let why = libraries_of(&files, "no-such-program".as_ref()).unwrap_err();
+        assert!(why.to_string().starts_with("there is no program no-such-program"), "{why}");
+    }
+}

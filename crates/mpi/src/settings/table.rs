@@ -1,0 +1,169 @@
+//! The table of settings.
+
+use super::row::{Row, Situation};
+
+/// A value that does not depend on anything.
+fn set(value: &str) -> Option<String> {
+    Some(value.into())
+}
+
+/// Whether UCX takes it for no.
+fn is_off(own: &str) -> bool {
+    matches!(own, "n" | "no" | "off" | "0")
+}
+
+/// No value of a user's own does harm.
+fn harmless(_: &str, _: &Situation) -> Option<&'static str> {
+    None
+}
+
+/// Everything that is set, for every MPI.
+pub const TABLE: &[Row] = &[
+    Row {
+        name: "UCX_TLS",
+        value: |it| set(if it.mixed { "sysv,self,tcp" } else { "sysv,self" }),
+        reason:
+            "UCX's transport sysv is System V shared memory, which is the pool; without tcp in the list no \
+                 message can go by it, and posix and cma reach only processes of one kernel",
+        harm: harm_of_transports,
+    },
+    Row {
+        name: "UCX_MEM_MMAP_HOOK_MODE",
+        value: |_| set("none"),
+        reason: "UCX's memory hooks replace shmat and shmdt by system calls of their own, past the library",
+        harm: |own, _| {
+            (own != "none").then_some("UCX attaches segments past the library, and its ranks fail")
+        },
+    },
+    Row {
+        name: "UCX_ADAPTIVE_PROGRESS",
+        value: |_| set("n"),
+        reason: "else a rank that has sent nothing yet sleeps until a Unix socket wakes it, which no other \
+                 machine reaches",
+        harm: |own, _| {
+            (!is_off(own)).then_some("ranks that have sent nothing yet don't see what others send them")
+        },
+    },
+    Row {
+        name: "UCX_TCP_PUT_ENABLE",
+        value: |it| it.mixed.then(|| "n".into()),
+        reason:
+            "else UCX takes TCP for long messages even between ranks that share a pool, since TCP can put \
+                 and sysv can't",
+        harm: |own, it| {
+            (it.mixed && !is_off(own))
+                .then_some("long messages go by TCP even between ranks that share a pool")
+        },
+    },
+    Row {
+        name: "UCX_LOG_FILE",
+        value: |it| it.log.clone(),
+        reason: "each rank writes there which transports UCX takes, for --verify-transport",
+        harm: |_, it| it.log.is_some().then_some("--verify-transport can't read what UCX writes elsewhere"),
+    },
+    Row {
+        name: "UCX_LOG_LEVEL",
+        value: |it| it.log.is_some().then(|| "info".into()),
+        reason: "from this level on UCX says which transports it takes, for --verify-transport",
+        harm: |own, it| {
+            let is_too_low = matches!(own.to_ascii_lowercase().as_str(), "fatal" | "error" | "warn" | "diag");
+            (it.log.is_some() && is_too_low).then_some("UCX does not say which transports it takes")
+        },
+    },
+    Row {
+        name: "MPIR_CVAR_CH4_NETMOD",
+        value: |it| (it.major >= 5).then(|| "ucx".into()),
+        reason: "an MPICH that has both UCX and libfabric must take UCX",
+        harm: |own, _| (own != "ucx").then_some("ranks don't talk by UCX, and so not through the pool"),
+    },
+    Row {
+        name: "MPIR_CVAR_POLLS_BEFORE_YIELD",
+        value: |it| it.oversubscribed.then(|| "1".into()),
+        reason:
+            "there are more ranks than processors, so a rank that waits has to leave its processor at once",
+        harm: harmless,
+    },
+    Row {
+        name: "OMPI_MCA_pml",
+        value: |_| set("ucx"),
+        reason: "messages go by UCX, whose transport sysv is the pool",
+        harm: |own, _| (own != "ucx").then_some("ranks don't talk by UCX, and so not through the pool"),
+    },
+    Row {
+        name: "OMPI_MCA_opal_common_ucx_tls",
+        value: |_| set("any"),
+        reason: "Open MPI takes UCX only for fast networks, which sysv is not in its list of",
+        harm: |own, _| (own != "any").then_some("Open MPI may refuse UCX"),
+    },
+    Row {
+        name: "OMPI_MCA_opal_common_ucx_devices",
+        value: |_| set("any"),
+        reason: "Open MPI takes UCX only where it finds a network card that it knows",
+        harm: |own, _| (own != "any").then_some("Open MPI may refuse UCX"),
+    },
+    Row {
+        name: "OMPI_MCA_memory",
+        value: |_| set("^patcher"),
+        reason:
+            "Open MPI's memory hooks replace shmat and shmdt by system calls of their own, past the library",
+        harm: |own, _| (own != "^patcher").then_some("Open MPI attaches segments past the library"),
+    },
+    Row {
+        name: "OMPI_MCA_btl",
+        value: |it| set(if it.major >= 5 { "^sm,tcp,ofi,uct" } else { "^openib,vader,tcp,uct,ofi" }),
+        reason: "Open MPI's own transports would take messages past UCX, by TCP",
+        harm: harmless,
+    },
+    Row {
+        name: "OMPI_MCA_osc",
+        value: |it| (it.major < 5).then(|| "pt2pt".into()),
+        reason:
+            "one-sided operations by version 4's osc/ucx are not finished at the end of a fence, and its \
+                 osc/rdma finds no way to another host",
+        harm: harmless,
+    },
+    Row {
+        name: "OMPI_MCA_spml",
+        value: |it| it.shmem.then(|| "ucx".into()),
+        reason: "OpenSHMEM's puts and gets go by UCX, whose transport sysv is the pool",
+        harm: |own, _| (own != "ucx").then_some("puts and gets don't go through the pool"),
+    },
+    Row {
+        name: "OMPI_MCA_sshmem",
+        value: |it| it.shmem.then(|| "ucx".into()),
+        reason: "OpenSHMEM's symmetric heaps are segments of UCX's, in the pool",
+        harm: |own, _| {
+            (!matches!(own, "ucx" | "sysv"))
+                .then_some("other ranks can't reach a heap that is not in the pool")
+        },
+    },
+    Row {
+        name: "SHMEM_SYMMETRIC_HEAP_SIZE",
+        value: |it| it.heap.map(|size| format!("{size}M")),
+        reason: "all symmetric heaps must have room in the pool, in which a segment takes a power of two",
+        harm: harmless,
+    },
+    Row {
+        name: "OMPI_MCA_mpi_yield_when_idle",
+        value: |it| it.oversubscribed.then(|| "1".into()),
+        reason:
+            "there are more ranks than processors, so a rank that waits has to leave its processor at once",
+        harm: harmless,
+    },
+];
+
+/// What goes wrong with a user's own list of UCX's transports.
+fn harm_of_transports(own: &str, it: &Situation) -> Option<&'static str> {
+    const ONE_KERNEL: [&str; 8] = ["all", "sm", "shm", "mm", "posix", "cma", "knem", "xpmem"];
+    let words: Vec<&str> = own.split(',').map(str::trim).collect();
+    let has = |name: &str| words.contains(&name);
+    if own.starts_with('^') || ONE_KERNEL.iter().any(|name| has(name)) {
+        Some("posix, cma, knem and xpmem reach only processes of one kernel: ranks in several hosts fail")
+    } else if !has("sysv") {
+        Some("without sysv ranks don't talk through the pool")
+    } else if has("tcp") && !it.mixed {
+        Some("with tcp in the list, long messages may go by TCP")
+    } else {
+        None
+    }
+}
