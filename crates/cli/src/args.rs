@@ -17,7 +17,7 @@ Exit codes:
   125      Vshmem itself failed: no machine, no hypervisor, no library, ...
   126,127  the command could not be run; there is no such command
   128+N    the command was ended by signal N
-  others   exec and run pass on the command's own";
+  others   exec, run and mpirun pass on the command's own";
 
 /// The cluster that a command is about.
 #[derive(Args, Clone)]

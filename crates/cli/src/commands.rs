@@ -6,6 +6,7 @@ use crate::args::{
 };
 use crate::attach::{Attach, Detach};
 use crate::grants::{Grant, Revoke};
+use crate::mpirun::args::Mpirun;
 use crate::rsh::Rsh;
 use crate::schema::Documents;
 use crate::xen::Xen;
@@ -19,6 +20,7 @@ Examples:
   vshmem shell vm0                           a shell
   vshmem run -- ./a.out                      one process per machine, on Vshmem
   vshmem run --local -n 4 -- ./a.out         four processes on this kernel
+  vshmem mpirun -n 4 ./a.out                 an MPI program, four ranks
   vshmem ipcs                                the IPC objects in the pool
   vshmem down                                ends the machines
 
@@ -46,6 +48,8 @@ pub enum Command {
     Shell(Shell),
     /// Run a program on Vshmem, one process per machine or several on this kernel
     Run(Run),
+    /// Run an MPI or OpenSHMEM program, its ranks in machines or containers
+    Mpirun(Box<Mpirun>),
     /// Run a command in another host of a job, as an MPI's launcher does
     #[command(hide = true)]
     Rsh(Rsh),

@@ -21,6 +21,7 @@ mod json;
 mod machines;
 mod manual;
 mod more;
+mod mpirun;
 mod output;
 mod pools;
 mod program;
@@ -57,7 +58,8 @@ fn main() -> ExitCode {
     if let Some(code) = external::run(std::env::args_os()) {
         return code;
     }
-    let (first, further) = more::split(std::env::args_os());
+    let words = mpirun::words::translate(std::env::args_os().collect());
+    let (first, further) = more::split(words.into_iter());
     let cli = Cli::parse_from(first);
     match perform(cli.command, further) {
         Ok(code) => ExitCode::from(code),
@@ -76,6 +78,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Shell(shell) => run::shell(shell),
         Command::Explain(explain) => explain::explain(&explain),
         Command::Run(run) => run::run(run, further),
+        Command::Mpirun(mpirun) => mpirun::mpirun(*mpirun),
         Command::Rsh(rsh) => rsh::rsh(&rsh),
         Command::Down(down) => machines::down(&down),
         Command::Restart(restart) => machines::restart(&restart),

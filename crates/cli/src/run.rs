@@ -117,14 +117,16 @@ fn preload(library: &Path) -> OsString {
     out
 }
 
-fn identity(how: &args::How) -> Result<Identity> {
+/// The user that a command runs as.
+pub fn identity(how: &args::How) -> Result<Identity> {
     match &how.user {
         Some(user) => Identity::parse(user),
         None => Ok(Identity::current()),
     }
 }
 
-fn changes(how: &args::How) -> Result<Vec<(OsString, OsString)>> {
+/// The variables that `--env` sets.
+pub fn changes(how: &args::How) -> Result<Vec<(OsString, OsString)>> {
     how.env
         .iter()
         .map(|change| match change.split_once('=') {

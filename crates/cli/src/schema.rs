@@ -21,6 +21,8 @@ pub enum Documents {
     Grant,
     /// vshmem ipcs
     Ipcs,
+    /// vshmem mpirun --explain
+    Mpirun,
     /// vshmem pool ls
     PoolLs,
     /// vshmem ps
@@ -45,6 +47,7 @@ fn schema_of(which: Documents) -> Schema {
         Documents::Explain => shape::<crate::explain::Explained>(),
         Documents::Grant => shape::<crate::grants::Granted<'_>>(),
         Documents::Ipcs => shape::<crate::ipcs::All<'_>>(),
+        Documents::Mpirun => shape::<crate::mpirun::explain::Explained>(),
         Documents::PoolLs => shape::<crate::pools::All<'_>>(),
         Documents::Ps => shape::<crate::machines::All<'_>>(),
         Documents::Revoke => shape::<crate::grants::Revoked<'_>>(),

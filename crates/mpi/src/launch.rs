@@ -114,7 +114,7 @@ mod tests {
         assert!(got.contains(want), "{got}");
         let five = mpi(Kind::OpenMpi, Version(5, 0, 11), "/v/bin", "mpiexec", "prted");
         let got = text(&five.command(&Line { label: true, ..line() }, Path::new("/r/rsh")));
-        let want = "/v/bin/mpiexec --prtemca plm_ssh_agent /r/rsh --prtemca plm_ssh_no_tree_spawn 1 --map-by :OVERSUBSCRIBE \
+        let want = "/v/bin/mpiexec --prtemca plm_ssh_agent /r/rsh --prtemca plm_ssh_no_tree_spawn 1 \
                     --host vm0:1,vm1:2 -x LD_PRELOAD=/a.so:/b.so --output tag -n 3 ./a.out -x";
         assert_eq!(got, want);
     }

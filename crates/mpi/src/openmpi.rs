@@ -21,15 +21,14 @@ const NO_AGENT: &str = "/bin/false";
 /// of its daemons.
 pub fn command(mpi: &Mpi, line: &Line, rsh: &Path) -> Vec<OsString> {
     let five = mpi.major() >= 5;
-    // Hosts have the ranks that they are given here; those that MPI_Comm_spawn adds need slots, too.
     let mut out: Vec<OsString> = vec![mpi.launcher.file.clone().into()];
     if five {
         out.extend(["--prtemca", "plm_ssh_agent"].map(OsString::from));
         out.push(rsh.into());
-        out.extend(
-            ["--prtemca", "plm_ssh_no_tree_spawn", "1", "--map-by", ":OVERSUBSCRIBE"].map(OsString::from),
-        );
+        out.extend(["--prtemca", "plm_ssh_no_tree_spawn", "1"].map(OsString::from));
     } else {
+        // Hosts have slots for the ranks that they are given here, and none for those of MPI_Comm_spawn.
+        // PRRTE can't be told so: it would then put all ranks into the first host.
         out.extend(["--noprefix", "--mca", "plm_rsh_agent"].map(OsString::from));
         out.push(rsh.into());
         out.extend(["--mca", "plm_rsh_no_tree_spawn", "1", "--oversubscribe"].map(OsString::from));

@@ -99,7 +99,7 @@ mod tests {
         // The last byte of a number before the text, as in Debian's libucp.so.0.
         assert_eq!(find(b"\0\0\0A1.13.1\0", &[1]), Some(Version(1, 13, 1)));
         assert_eq!(find(b"\0\xff\x801.20.1\0", &[1]), Some(Version(1, 20, 1)));
-        assert_eq!(find(b"0.13.99\0004.0.2\0", &[3, 4]), Some(Version(4, 0, 2)));
+        assert_eq!(find(b"0.13.99\0\x004.0.2\0", &[3, 4]), Some(Version(4, 0, 2)));
         assert_eq!(find(b"GLIBC_2.2.5\0from 3.4.1 on\0v3.1.1\0", &[2, 3, 4]), None);
         assert_eq!(find(b"\x004.0.2", &[1]), None);
     }

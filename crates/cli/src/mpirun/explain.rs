@@ -1,0 +1,147 @@
+//! `vshmem mpirun --explain`: what would be run and set, and why.
+
+use super::plan::Plan;
+use crate::json::print_document;
+use crate::output::print;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::path::Path;
+use vshmem_cluster::Result;
+use vshmem_mpi::implementation::Library;
+
+/// What a job would be, for JSON.
+#[derive(Serialize, JsonSchema)]
+pub struct Explained {
+    /// The implementation of MPI: MPICH or Open MPI.
+    mpi: String,
+    /// Its library.
+    library: Found,
+    /// The UCX that it loads.
+    ucx: Found,
+    /// The launcher and its arguments; RSH stands for the remote shell that it is given.
+    command: Vec<String>,
+    /// What is preloaded into ranks.
+    preload: Vec<String>,
+    /// The hosts; the launcher runs in the first.
+    hosts: Vec<HostOf>,
+    /// Some ranks share no pool with others, and talk with them by TCP.
+    mixed: bool,
+    /// A host has more ranks than processors.
+    oversubscribed: bool,
+    /// The variables that are set.
+    settings: Vec<SettingOf>,
+}
+
+/// A library.
+#[derive(Serialize, JsonSchema)]
+struct Found {
+    /// Its file.
+    file: String,
+    /// Its version; null: it can't be told.
+    version: Option<String>,
+}
+
+/// A host.
+#[derive(Serialize, JsonSchema)]
+struct HostOf {
+    /// Its name.
+    name: String,
+    /// Its ranks.
+    ranks: u32,
+    /// Its processors; null: unknown.
+    processors: Option<u32>,
+    /// The pool of its ranks, as it is called there. Hosts with the same are one group.
+    pool: String,
+}
+
+/// A variable.
+#[derive(Serialize, JsonSchema)]
+struct SettingOf {
+    /// Its name.
+    name: &'static str,
+    /// Its value.
+    value: String,
+    /// Why it is set.
+    reason: &'static str,
+    /// The value is the user's own.
+    own: bool,
+    /// What goes wrong with that value; null: nothing.
+    harm: Option<&'static str>,
+}
+
+/// Shows a plan.
+pub fn explain(plan: &Plan, json: bool) -> Result<u8> {
+    let explained = Explained::of(plan);
+    match json {
+        true => print_document(&explained)?,
+        false => print(&explained.text())?,
+    }
+    Ok(0)
+}
+
+impl Explained {
+    fn of(plan: &Plan) -> Explained {
+        let command = plan.mpi.command(&plan.line, Path::new("RSH"));
+        let host = |host: &super::hosts::Host| HostOf {
+            name: host.name.clone(),
+            ranks: host.ranks,
+            processors: host.processors,
+            pool: host.pool.clone().unwrap_or("default".into()),
+        };
+        let setting = |it: &vshmem_mpi::settings::Setting| SettingOf {
+            name: it.name,
+            value: it.value.to_string_lossy().into_owned(),
+            reason: it.reason,
+            own: it.own,
+            harm: it.harm,
+        };
+        Explained {
+            mpi: plan.mpi.kind.to_string(),
+            library: found(&plan.mpi.library),
+            ucx: found(&plan.mpi.ucx),
+            command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            preload: plan.libraries.iter().map(|file| file.display().to_string()).collect(),
+            hosts: plan.hosts.iter().map(host).collect(),
+            mixed: plan.situation.mixed,
+            oversubscribed: plan.situation.oversubscribed,
+            settings: plan.settings.iter().map(setting).collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut out = String::new();
+        let mut row = |head: &str, text: &str| out += &format!("{head:<9}{text}\n");
+        row("mpi", &format!("{} {}", self.mpi, self.library.text()));
+        row("ucx", &self.ucx.text());
+        row("command", &self.command.join(" "));
+        for (i, file) in self.preload.iter().enumerate() {
+            row(if i == 0 { "preload" } else { "" }, file);
+        }
+        for (i, host) in self.hosts.iter().enumerate() {
+            let processors = host.processors.map_or("unknown".into(), |count| count.to_string());
+            let text =
+                format!("{}: ranks {}, processors {processors}, pool {}", host.name, host.ranks, host.pool);
+            row(if i == 0 { "hosts" } else { "" }, &text);
+        }
+        for (i, it) in self.settings.iter().enumerate() {
+            let own = if it.own { " (yours)" } else { "" };
+            row(if i == 0 { "set" } else { "" }, &format!("{}={}{own}", it.name, it.value));
+            row("", &format!("    {}", it.reason));
+            if let Some(harm) = it.harm {
+                row("", &format!("    warning: {harm}"));
+            }
+        }
+        out
+    }
+}
+
+fn found(library: &Library) -> Found {
+    let version = library.version.map(|version| version.to_string());
+    Found { file: library.file.display().to_string(), version }
+}
+
+impl Found {
+    fn text(&self) -> String {
+        format!("{}: {}", self.version.as_deref().unwrap_or("of an unknown version"), self.file)
+    }
+}

@@ -1,0 +1,159 @@
+//! The hosts of a job: machines of a cluster, or what a command reaches.
+
+use super::args::Mpirun;
+use crate::args;
+use std::ffi::OsString;
+use std::path::Path;
+use vshmem_cluster::{error, find, Error, Location, Machine, Reached, Record, Result};
+use vshmem_mpi::files::Files;
+use vshmem_mpi::hosts::{deal_out, parse_file, parse_list, Named, MOST_RANKS};
+
+/// A host of a job.
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// Where it is.
+    pub location: Location,
+    /// Its processors; `None`: unknown.
+    pub processors: Option<u32>,
+    /// The pool of its ranks, as `VSHMEM_POOL` names it there; `None`: the machine's own.
+    pub pool: Option<String>,
+    /// The pool's size, if it is the cluster's.
+    pub pool_size: Option<u64>,
+    /// How many of the ranks it runs.
+    pub ranks: u32,
+    slots: u32,
+}
+
+/// The hosts that run ranks, with their numbers.
+pub fn hosts(job: &Mpirun) -> Result<Vec<Host>> {
+    let named = named(job)?;
+    let mut hosts = match &job.exec {
+        Some(template) => reached(&named, template, job.pool.as_deref())?,
+        None => machines(&job.cluster, &named, job.pool.as_deref())?,
+    };
+    if let Some(ppn) = job.ppn {
+        hosts.iter_mut().for_each(|host| host.slots = ppn);
+    }
+    let slots: Vec<u32> = hosts.iter().map(|host| host.slots).collect();
+    let ranks = job.ranks.unwrap_or(slots.iter().sum());
+    if !(1..=MOST_RANKS).contains(&ranks) || job.ppn == Some(0) {
+        return Err(error!("a job has from 1 to {MOST_RANKS} ranks, and not {ranks}").code(2));
+    }
+    for (host, ranks) in hosts.iter_mut().zip(deal_out(&slots, ranks)) {
+        host.ranks = ranks;
+    }
+    hosts.retain(|host| host.ranks > 0);
+    Ok(hosts)
+}
+
+/// The hosts that the command line names; none: all machines.
+fn named(job: &Mpirun) -> Result<Vec<Named>> {
+    match (&job.host, &job.hostfile) {
+        (Some(list), _) => parse_list(list),
+        (None, Some(file)) => {
+            let text = std::fs::read_to_string(file)
+                .map_err(|e| error!("could not read the host file {}: {e}", file.display()).code(2))?;
+            parse_file(&text)
+        }
+        (None, None) => {
+            let named = |name: &String| Named { name: name.clone(), slots: None, pool: None };
+            Ok(job.vm.iter().map(named).collect())
+        }
+    }
+}
+
+fn machines(cluster: &args::ClusterArg, named: &[Named], pool: Option<&str>) -> Result<Vec<Host>> {
+    let names: Vec<String> = named.iter().map(|named| named.name.clone()).collect();
+    let (record, machines) = find(&cluster.cluster, &names)?;
+    check_network(&record, &machines)?;
+    let host = |(index, machine): (usize, Machine)| {
+        let named = named.get(index);
+        let pool = named.and_then(|named| named.pool.clone()).or(pool.map(Into::into));
+        Host {
+            name: machine.name.clone(),
+            processors: Some(record.cpus),
+            pool_size: pool.is_none().then_some(record.pool_size),
+            pool,
+            ranks: 0,
+            slots: named.and_then(|named| named.slots).unwrap_or(record.cpus),
+            location: Location::Machine(Box::new(record.clone()), machine),
+        }
+    };
+    Ok(machines.into_iter().enumerate().map(host).collect())
+}
+
+/// The launcher and its daemons find each other by TCP.
+fn check_network(record: &Record, machines: &[Machine]) -> Result<()> {
+    match machines.iter().find(|machine| machine.address.is_none()) {
+        Some(machine) if machines.len() > 1 => Err(error!(
+            "{} has no network, by which MPI's launcher starts ranks in other machines",
+            machine.name
+        )
+        .hint(format!("Start the cluster {} without --no-net.", record.name))),
+        _ => Ok(()),
+    }
+}
+
+fn reached(named: &[Named], template: &str, pool: Option<&str>) -> Result<Vec<Host>> {
+    if named.is_empty() {
+        return Err(Error::new("--exec needs hosts: -host NAME,... or -hostfile FILE").code(2));
+    }
+    let program = std::env::current_exe().unwrap_or("vshmem".into());
+    named.iter().map(|named| reached_host(named, template, pool, &program)).collect()
+}
+
+fn reached_host(named: &Named, template: &str, pool: Option<&str>, program: &Path) -> Result<Host> {
+    let prefix = prefix(template, &named.name)?;
+    let pool = named.pool.clone().or(pool.map(Into::into)).ok_or_else(|| {
+        error!("{} has no pool", named.name)
+            .hint("Name it as it is called there: --pool POOL, or pool=POOL in the host file.")
+            .code(2)
+    })?;
+    let files = Files::Behind(prefix.clone());
+    let processors = files.output(&["nproc".as_ref()]);
+    let processors = processors.and_then(|text| String::from_utf8_lossy(&text).trim().parse().ok());
+    let reached = Reached { name: named.name.clone(), prefix, program: program.into() };
+    Ok(Host {
+        name: named.name.clone(),
+        location: Location::Reached(reached),
+        processors,
+        pool: Some(pool),
+        pool_size: None,
+        ranks: 0,
+        slots: named.slots.or(processors).unwrap_or(1),
+    })
+}
+
+/// The words that precede a command in a host.
+fn prefix(template: &str, name: &str) -> Result<Vec<OsString>> {
+    let words = shlex::split(template).filter(|words| words.iter().any(|word| word.contains("{}")));
+    let words = words.ok_or_else(|| {
+        error!("--exec {template} does not name the host").hint("Write {} where its name belongs.").code(2)
+    })?;
+    Ok(words.into_iter().map(|word| word.replace("{}", name).into()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_name_hosts() {
+        assert_eq!(prefix("podman exec -i {}", "one").unwrap(), ["podman", "exec", "-i", "one"]);
+        let got = prefix("kubectl exec -i -n 'my space' pod/{}-0 --", "one").unwrap();
+        assert_eq!(got, ["kubectl", "exec", "-i", "-n", "my space", "pod/one-0", "--"]);
+        assert!(prefix("podman exec", "one").is_err() && prefix("'{}", "one").is_err());
+    }
+
+    #[test]
+    fn hosts_that_are_reached_need_a_pool() {
+        let one = parse_list("one:3").unwrap();
+        let why = reached(&one, "env {}", None).err().unwrap().to_string();
+        assert!(why.starts_with("one has no pool"), "{why}");
+        let hosts = reached(&one, "env A={}", Some("/run/pool")).unwrap();
+        assert_eq!((hosts[0].slots, hosts[0].pool.as_deref()), (3, Some("/run/pool")));
+        assert!(hosts[0].processors.is_some_and(|count| count > 0));
+        assert!(reached(&[], "env {}", Some("x")).is_err());
+    }
+}

@@ -1,0 +1,45 @@
+//! `vshmem mpirun`: MPI and OpenSHMEM programs over machines and containers, by their own MPI's launcher.
+
+pub mod args;
+pub mod explain;
+mod hosts;
+mod plan;
+mod verify;
+pub mod words;
+
+use args::Mpirun;
+use plan::Plan;
+use std::ffi::OsString;
+use std::path::Path;
+use verify::Watch;
+use vshmem_cluster::{launch, Host, Launch, LaunchOptions, Result};
+
+/// Runs a job. The exit code is the launcher's.
+pub fn mpirun(mpirun: Mpirun) -> Result<u8> {
+    let (only_explain, json) = (mpirun.explain, mpirun.json);
+    let plan = Plan::new(mpirun)?;
+    if only_explain {
+        return explain::explain(&plan, json);
+    }
+    for it in &plan.settings {
+        if let Some(harm) = it.harm {
+            eprintln!("vshmem: warning: {}={}: {harm}.", it.name, it.value.to_string_lossy());
+        }
+    }
+    let watch = plan.situation.log.as_ref().map(|log| Watch::begin(&plan.hosts, log));
+    let code = run(&plan)?;
+    match watch.map(Watch::end) {
+        Some(Err(why)) if code == 0 => Err(why),
+        _ => Ok(code),
+    }
+}
+
+fn run(plan: &Plan) -> Result<u8> {
+    let hosts = plan.hosts.iter().map(|host| Host { name: host.name.clone(), job: plan.job(host) });
+    let command = |rsh: &Path| plan.mpi.command(&plan.line, rsh);
+    let mpi = plan.mpi.clone();
+    let admit = move |_: &str, words: &[OsString]| mpi.admit(words);
+    let program = std::env::current_exe().unwrap_or("vshmem".into());
+    let options = LaunchOptions { prefix: false, stdin: true };
+    launch(&Launch { hosts: hosts.collect(), command: &command, admit: &admit, program: &program, options })
+}

@@ -1,0 +1,161 @@
+//! What a job consists of: hosts, MPI, settings, and the launcher's command line.
+
+use super::args::Mpirun;
+use super::hosts::{hosts, Host};
+use super::verify;
+use crate::program::Program;
+use crate::run::{changes, identity};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use vshmem_cluster::{error, library, Identity, Job, Location, Result};
+use vshmem_mpi::environment::misleads_launchers;
+use vshmem_mpi::files::Files;
+use vshmem_mpi::implementation::Choice;
+use vshmem_mpi::settings::{self, Setting};
+use vshmem_mpi::{Line, Mpi, Situation};
+
+/// The names of the library that answers UCX, beside libvshmem.so.
+const UCX_LIBRARIES: [&str; 2] = ["libvshmem-ucx.so.1", "libvshmem_ucx.so"];
+
+/// A job as it will run.
+pub struct Plan {
+    /// The MPI.
+    pub mpi: Mpi,
+    /// Its hosts; the launcher runs in the first.
+    pub hosts: Vec<Host>,
+    /// What it needs.
+    pub situation: Situation,
+    /// What is set.
+    pub settings: Vec<Setting>,
+    /// The launcher's command line.
+    pub line: Line,
+    /// What is preloaded into ranks.
+    pub libraries: Vec<PathBuf>,
+    /// Variables of all hosts.
+    changes: Vec<(OsString, OsString)>,
+    identity: Identity,
+    cwd: Option<PathBuf>,
+}
+
+impl Plan {
+    /// The plan of a job.
+    pub fn new(job: Mpirun) -> Result<Plan> {
+        let own = changes(&job.how)?;
+        let hosts = hosts(&job)?;
+        let files = files(&hosts[0], &job, &own);
+        if matches!(files, Files::Host { .. }) {
+            check_program(&job)?;
+        }
+        let choice = job.mpi.as_deref().map_or(Choice::Program, Choice::parse);
+        let mpi = Mpi::find(&files, &job.line.command[0], &choice)?;
+        if let Some(why) = mpi.untested().filter(|_| !job.force) {
+            return Err(error!("{why}").hint("Use a version that was tested, or try it with --force."));
+        }
+        let identity = identity(&job.how)?;
+        let groups: BTreeSet<&Option<String>> = hosts.iter().map(|host| &host.pool).collect();
+        let is_crowded = |host: &Host| host.processors.is_some_and(|processors| host.ranks > processors);
+        let mut situation = Situation::new(&mpi, groups.len() > 1, hosts.iter().any(is_crowded));
+        situation.heap = heap(&hosts).filter(|_| mpi.shmem);
+        situation.log = job.verify_transport.then(verify::log_file);
+        let value = |name: &str| {
+            let changed = own.iter().rev().find(|(changed, _)| changed == name);
+            changed.map(|(_, value)| value.clone()).or_else(|| std::env::var_os(name))
+        };
+        let settings = settings::of(&situation, value);
+        verify::check_settings(&settings)?;
+        let libraries = libraries()?;
+        let line = Line {
+            hosts: hosts.iter().map(|host| (host.name.clone(), host.ranks)).collect(),
+            preload: preload(&libraries, value("LD_PRELOAD")),
+            label: job.label,
+            bind_to: job.bind_to,
+            oversubscribed: situation.oversubscribed,
+            root: identity.uid == 0 || matches!(files, Files::Behind(_)),
+            extra: job.mpiexec_arg,
+            program: program(&files, &mpi, job.line.command),
+        };
+        let mut changes: Vec<(OsString, OsString)> =
+            settings.iter().map(|it| (it.name.into(), it.value.clone())).collect();
+        if value("VSHMEM_LOG").is_none() {
+            changes.push(("VSHMEM_LOG".into(), "error".into()));
+        }
+        changes.extend(own.into_iter().filter(|(name, _)| name != "LD_PRELOAD"));
+        Ok(Plan { mpi, hosts, situation, settings, line, libraries, changes, identity, cwd: job.how.cwd })
+    }
+
+    /// What the launcher, or a daemon of its, runs on in this host. Its command is filled in when it starts.
+    pub fn job(&self, host: &Host) -> Job {
+        let mut changes = self.changes.clone();
+        changes.extend(host.pool.iter().map(|pool| ("VSHMEM_POOL".into(), pool.into())));
+        let label = host.name.clone();
+        let cwd = self.cwd.as_deref();
+        let mut job = Job::new(host.location.clone(), label, &changes, cwd, self.identity.clone());
+        // Ranks get the preloaded libraries by the launcher.
+        job.request
+            .env
+            .retain(|(name, _)| name != "LD_PRELOAD" && !misleads_launchers(&name.to_string_lossy()));
+        if self.mpi.preloads_daemons() {
+            job.request.env.push(("LD_PRELOAD".into(), self.line.preload.clone()));
+        }
+        if matches!(host.location, Location::Machine(..)) {
+            job.request.needs = self.libraries.iter().map(OsString::from).collect();
+        }
+        job
+    }
+}
+
+/// Where the program's files are: a machine sees this host's.
+fn files(first: &Host, job: &Mpirun, own: &[(OsString, OsString)]) -> Files {
+    match &first.location {
+        Location::Reached(reached) => Files::Behind(reached.prefix.clone()),
+        _ => {
+            let here = std::env::current_dir().unwrap_or("/".into());
+            let from = job.how.cwd.as_ref().map_or(here.clone(), |cwd| here.join(cwd));
+            Files::Host { from, variables: own.to_vec() }
+        }
+    }
+}
+
+/// MiB of each symmetric heap, if all ranks share the cluster's pool.
+fn heap(hosts: &[Host]) -> Option<u64> {
+    let sizes: Option<Vec<u64>> = hosts.iter().map(|host| host.pool_size).collect();
+    let ranks = hosts.iter().map(|host| host.ranks).sum();
+    settings::symmetric_heap(sizes?.into_iter().min()?, ranks)
+}
+
+/// The command of a rank. OpenSHMEM needs static variables at the same addresses in all ranks, which Linux
+/// chooses at random.
+fn program(files: &Files, mpi: &Mpi, command: Vec<OsString>) -> Vec<OsString> {
+    let setarch = files.locate("setarch".as_ref()).filter(|_| mpi.shmem);
+    let prefix = setarch.map(|setarch| [setarch.into(), "--addr-no-randomize".into()]);
+    prefix.into_iter().flatten().chain(command).collect()
+}
+
+/// Refuses a program of this host that the library can't serve.
+fn check_program(job: &Mpirun) -> Result<()> {
+    let program = Program::find(&job.line.command[0], job.how.cwd.as_deref());
+    match program.and_then(|program| program.hurdle().map(|why| (program, why))) {
+        Some((program, why)) => {
+            Err(error!("the ranks of {} can't use a pool: {why}", program.file.display()).code(126))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What is preloaded into ranks.
+fn libraries() -> Result<Vec<PathBuf>> {
+    let library = library::find()?;
+    let all = UCX_LIBRARIES.map(|name| library.with_file_name(name));
+    let ucx = all.iter().find(|file| file.is_file()).ok_or_else(|| {
+        error!("{} is not beside {}", UCX_LIBRARIES[0], library.display())
+            .hint("Build or install it (make, make install).")
+    })?;
+    Ok(vec![library, ucx.clone()])
+}
+
+fn preload(libraries: &[PathBuf], own: Option<OsString>) -> OsString {
+    let own = own.filter(|own| !own.is_empty());
+    let all: Vec<OsString> = libraries.iter().map(|file| file.clone().into()).chain(own).collect();
+    all.join(":".as_ref())
+}

@@ -1,0 +1,109 @@
+//! `--verify-transport`: reads what ranks' UCX has written in the hosts, and counts what has passed their
+//! network.
+
+use super::hosts::Host;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::time::{SystemTime, UNIX_EPOCH};
+use vshmem_cluster::{error, Location, Result};
+use vshmem_mpi::files::Files;
+use vshmem_mpi::settings::Setting;
+use vshmem_mpi::verify::{bytes_on_network, Heard};
+
+/// Where UCX writes in each host; `%p` is the rank's pid. The name is this job's alone.
+pub fn log_file() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("/tmp/vshmem-mpirun-{}-{}.%p", std::process::id(), now.as_micros())
+}
+
+/// Refuses settings of the user's own with which nothing can be verified.
+pub fn check_settings(settings: &[Setting]) -> Result<()> {
+    let is_log = |it: &&Setting| it.name.starts_with("UCX_LOG_");
+    match settings.iter().filter(is_log).find_map(|it| Some((it, it.harm?))) {
+        Some((it, why)) => Err(error!("{}={}: {why}", it.name, it.value.to_string_lossy())
+            .hint(format!("Unset {} for --verify-transport.", it.name))
+            .code(2)),
+        None => Ok(()),
+    }
+}
+
+/// A job that is watched.
+pub struct Watch<'a> {
+    hosts: &'a [Host],
+    log: String,
+    /// Bytes that had passed each host's network when the job began.
+    before: Vec<Option<u64>>,
+}
+
+impl<'a> Watch<'a> {
+    /// Begins to watch.
+    pub fn begin(hosts: &'a [Host], log: &str) -> Watch<'a> {
+        let before = hosts.iter().map(|host| traffic(&reach(host))).collect();
+        Watch { hosts, log: log.replace("%p", "*"), before }
+    }
+
+    /// Says what was seen on standard error. An error if ranks that share a pool have talked by TCP.
+    pub fn end(self) -> Result<()> {
+        let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
+        for (host, before) in self.hosts.iter().zip(&self.before) {
+            let files = reach(host);
+            let group = groups.entry(host.pool.as_deref().unwrap_or("default")).or_default();
+            group.hosts.push(&host.name);
+            if let Some(log) = take_log(&files, &self.log) {
+                group.heard.take(&log);
+            }
+            if let (Some(before), Some(after)) = (before, traffic(&files)) {
+                let bytes = after.saturating_sub(*before);
+                eprintln!("vshmem: {}: {bytes} bytes passed its network, the launcher's included", host.name);
+            }
+        }
+        let alone = groups.len() == 1;
+        let mut faults = Vec::new();
+        for (pool, group) in &groups {
+            let transports: Vec<_> = group.heard.transports.iter().map(String::as_str).collect();
+            let said = if transports.is_empty() { "nothing".into() } else { transports.join(" and ") };
+            eprintln!("vshmem: {}: ranks with the pool {pool} have taken {said}", group.hosts.join(","));
+            let fault = group.heard.fault(alone, group.hosts.len() > 1);
+            faults.extend(fault.map(|why| format!("the pool {pool}: {why}")));
+        }
+        match faults.first() {
+            Some(fault) => {
+                Err(error!("{fault}").hint("See what is set: vshmem mpirun --explain ...").code(1))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Hosts whose ranks share a pool, and what the ranks have said.
+#[derive(Default)]
+struct Group<'a> {
+    hosts: Vec<&'a str>,
+    heard: Heard,
+}
+
+/// How commands are run in a host.
+fn reach(host: &Host) -> Files {
+    Files::Behind(match &host.location {
+        Location::Machine(record, machine) => {
+            let program = std::env::current_exe().unwrap_or("vshmem".into());
+            let words =
+                ["exec", "--no-stdin", "--user", "root", "--cluster", &record.name, &machine.name, "--"];
+            std::iter::once(program.into()).chain(words.map(OsString::from)).collect()
+        }
+        Location::Reached(reached) => reached.prefix.clone(),
+        Location::Local => vec!["env".into()],
+    })
+}
+
+fn traffic(files: &Files) -> Option<u64> {
+    let table = files.read("/proc/net/dev".as_ref())?;
+    Some(bytes_on_network(&String::from_utf8_lossy(&table)))
+}
+
+/// What the ranks of a host have written, which is removed.
+fn take_log(files: &Files, pattern: &str) -> Option<String> {
+    let script = format!("cat {pattern} && rm -f {pattern}");
+    let log = files.output(&["sh".as_ref(), "-c".as_ref(), script.as_ref()])?;
+    Some(String::from_utf8_lossy(&log).into_owned())
+}
