@@ -226,6 +226,7 @@ preloaded "changing credentials" setuid
 preloaded "SEM_UNDO" undo
 preloaded "no heap" noheap
 preloaded "idle" idle
+[ "$(uname -m)" != x86_64 ] || preloaded "instructions of a call" instructions
 run "a crowd" VSHMEM_POOL_SIZE=1M LD_PRELOAD="$lib" timeout -k 5 120 "$programs/crowd"
 opened=$programs/opened
 preloaded "opened and looked up at run time" dlfcn taken "$opened"

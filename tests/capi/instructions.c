@@ -1,0 +1,166 @@
+/* How many instructions of the library a call takes: a debugger steps through it. Times differ from
+ * machine to machine and from minute to minute; these numbers differ between compilers by a few.
+ *
+ *   instructions              counts, and fails where a call takes more than it may
+ *   instructions where CALL   prints which addresses of the library the call executes, for
+ * addr2line
+ *
+ * What libc and the kernel do (memcpy, time) is not counted. The caller is an ordinary user: how
+ * often the kernel is asked who root is depends on how much time has passed. */
+#include "check.h"
+#include <sys/ptrace.h>
+#include <sys/user.h>
+
+static int semaphores, letters, segment;
+static void *attached;
+static struct message letter __attribute__((aligned(128))) = {.type = 1};
+
+static void p(void) { CHECK(semop(semaphores, OP(0, -1, 0), 1) == 0); }
+static void v(void) { CHECK(semop(semaphores, OP(0, 1, 0), 1) == 0); }
+static void p_undo(void) { CHECK(semop(semaphores, OP(0, -1, SEM_UNDO), 1) == 0); }
+static void v_undo(void) { CHECK(semop(semaphores, OP(0, 1, SEM_UNDO), 1) == 0); }
+
+static void both(void) {
+    struct sembuf ops[] = {{.sem_num = 0, .sem_op = -1}, {.sem_num = 0, .sem_op = 1}};
+    CHECK(semop(semaphores, ops, 2) == 0);
+}
+
+static void send_64(void) { CHECK(msgsnd(letters, &letter, 64, 0) == 0); }
+static void receive_64(void) { CHECK(msgrcv(letters, &letter, 64, 0, 0) == 64); }
+static void send_16(void) { CHECK(msgsnd(letters, &letter, 16, 0) == 0); }
+static void receive_16(void) { CHECK(msgrcv(letters, &letter, 64, 0, 0) == 16); }
+static void find(void) { CHECK(shmget(4711, 4096, 0) == segment); }
+static void attach(void) { CHECK((attached = shmat(segment, NULL, 0)) != (void *)-1); }
+static void detach(void) { CHECK(shmdt(attached) == 0); }
+
+/* In the order in which they are made, so that none has to wait. */
+static const struct call {
+    const char *name;
+    void (*make)(void);
+    int most;
+} calls[] = {
+    {"P", p, 215},
+    {"V", v, 215},
+    {"P SEM_UNDO", p_undo, 650},
+    {"V SEM_UNDO", v_undo, 650},
+    {"P and V at once", both, 650},
+    {"msgsnd 64 B", send_64, 440},
+    {"msgrcv 64 B", receive_64, 490},
+    {"msgsnd 16 B", send_16, 440},
+    {"msgrcv 16 B", receive_16, 490},
+    {"shmget", find, 860},
+    {"shmat", attach, 8000},
+    {"shmdt", detach, 4400},
+};
+enum { CALLS = sizeof calls / sizeof *calls, WARM = 4 };
+
+static void breakpoint(void) { __asm__ volatile("int3" ::: "memory"); }
+
+static void make_objects(void) {
+    semaphores = semget(IPC_PRIVATE, 2, 0600);
+    letters = msgget(IPC_PRIVATE, 0600);
+    segment = shmget(4711, 4096, IPC_CREAT | 0600);
+    CHECK(semaphores != -1 && letters != -1 && segment != -1);
+    v();
+}
+
+static void traced(void) {
+    CHECK(ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0);
+    CHECK(raise(SIGSTOP) == 0);
+    CHECK(semget(IPC_PRIVATE, 1, 0600) !=
+          -1); /* opens the pool, which belongs to root where root runs this */
+    if (geteuid() == 0)
+        CHECK(setresgid(65534, 65534, 65534) == 0 && setresuid(65534, 65534, 65534) == 0);
+    make_objects();
+    for (int round = 0; round <= WARM; round++)
+        for (int i = 0; i < CALLS; i++) {
+            if (round == WARM)
+                breakpoint();
+            calls[i].make();
+            if (round == WARM)
+                breakpoint();
+        }
+    CHECK(shmctl(segment, IPC_RMID, NULL) == 0 && msgctl(letters, IPC_RMID, NULL) == 0);
+    CHECK(semctl(semaphores, 0, IPC_RMID) == 0);
+    _exit(0);
+}
+
+/* Where the library begins in a process, and where its code does and ends. */
+static void find_code(pid_t child, unsigned long *base, unsigned long *from, unsigned long *to) {
+    char path[64], line[512], mode[8], name[256];
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)child);
+    FILE *maps = fopen(path, "r");
+    CHECK(maps != NULL);
+    *base = *from = *to = 0;
+    while (fgets(line, sizeof line, maps) != NULL) {
+        unsigned long begin, end;
+        if (sscanf(line, "%lx-%lx %7s %*s %*s %*s %255s", &begin, &end, mode, name) != 4 ||
+            strstr(name, "libvshmem") == NULL)
+            continue;
+        if (*base == 0)
+            *base = begin;
+        if (mode[2] == 'x')
+            *from = begin, *to = end;
+    }
+    fclose(maps);
+    CHECK(*from != 0);
+}
+
+static void resume(pid_t child, int how, int expected) {
+    int status;
+    CHECK(ptrace(how, child, NULL, NULL) == 0);
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == expected);
+}
+
+static unsigned long at(pid_t child) {
+    struct user_regs_struct registers;
+    CHECK(ptrace(PTRACE_GETREGS, child, NULL, &registers) == 0);
+    return registers.rip;
+}
+
+/* Whether the instruction at an address is a breakpoint of ours. */
+static int is_breakpoint(pid_t child, unsigned long address) {
+    errno = 0;
+    long word = ptrace(PTRACE_PEEKTEXT, child, (void *)address, NULL);
+    return errno == 0 && (word & 0xff) == 0xcc;
+}
+
+static int count(const char *where) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        traced();
+    int status, failed = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFSTOPPED(status));
+    unsigned long base, from, to;
+    find_code(child, &base, &from, &to);
+    for (int i = 0; i < CALLS; i++) {
+        resume(child, PTRACE_CONT, SIGTRAP);
+        int ours = 0;
+        for (unsigned long now = at(child); !is_breakpoint(child, now); now = at(child)) {
+            if (now >= from && now < to) {
+                ours++;
+                if (where != NULL && strcmp(where, calls[i].name) == 0)
+                    printf("%#lx\n", now - base);
+            }
+            resume(child, PTRACE_SINGLESTEP, SIGTRAP);
+        }
+        resume(child, PTRACE_CONT, SIGTRAP); /* over the second breakpoint */
+        if (where == NULL) {
+            int good = ours > 0 && ours <= calls[i].most;
+            printf("%-16s %4d instructions, at most %4d%s\n", calls[i].name, ours, calls[i].most,
+                   good ? "" : ": TOO MANY");
+            failed += !good;
+        }
+    }
+    CHECK(ptrace(PTRACE_CONT, child, NULL, NULL) == 0);
+    wait_for_success(child);
+    return failed;
+}
+
+int main(int argc, char **argv) {
+    const char *where = argc == 3 && strcmp(argv[1], "where") == 0 ? argv[2] : NULL;
+    CHECK(argc == 1 || where != NULL);
+    return count(where) != 0;
+}
