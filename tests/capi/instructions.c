@@ -39,8 +39,8 @@ static const struct call {
     void (*make)(void);
     int most;
 } calls[] = {
-    {"P", p, 215},
-    {"V", v, 215},
+    {"P", p, 112},
+    {"V", v, 112},
     {"P SEM_UNDO", p_undo, 650},
     {"V SEM_UNDO", v_undo, 650},
     {"P and V at once", both, 650},

@@ -8,7 +8,9 @@
 use crate::ids;
 use crate::raw::syscall;
 use crate::tls::{self, CredCache};
+use core::mem::offset_of;
 use core::sync::atomic::{compiler_fence, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+use vshmem_ipc::Granted;
 use vshmem_pool::Cred;
 use vshmem_transport::ids::NOBODYS;
 
@@ -106,6 +108,38 @@ pub fn known_uid() -> Option<u32> {
         cache.uid_at = now;
     }
     (state != UNREAD).then_some(uid)
+}
+
+/// For whom something is remembered, as one word: those that the calling thread belongs to, too. `None`: it
+/// does not.
+pub fn word(granted: Granted) -> Option<u64> {
+    match granted {
+        Granted::All => Some(ANYBODY),
+        Granted::User(uid) => {
+            Some(thread_word()).filter(|word| (word >> 32) as u32 == uid && *word as u32 != UNREAD)
+        }
+    }
+}
+
+/// Of no thread.
+const ANYBODY: u64 = u64::MAX;
+
+/// State and user of the calling thread.
+#[inline(always)]
+fn thread_word() -> u64 {
+    const _: () = assert!(offset_of!(CredCache, uid) == offset_of!(CredCache, state) + 4);
+    // SAFETY: the thread's own block, whose two words lie side by side, aligned to both.
+    unsafe { (&raw const (*tls::thread()).cred.state).cast::<u64>().read() }
+}
+
+/// Does the calling thread certainly belong now to those that a word says?
+#[inline(always)]
+pub fn is_of(word: u64) -> bool {
+    if thread_word() == word {
+        word as u32 == FIXED || known_uid().is_some()
+    } else {
+        word == ANYBODY
+    }
 }
 
 #[cold]

@@ -90,6 +90,21 @@ pub extern "C" fn semget(key: i32, count: i32, flags: i32) -> i32 {
 /// `sops` points to `count` operations; an address that can't be accessed is EFAULT.
 #[no_mangle]
 pub unsafe extern "C" fn semop(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
+    if count == 1 {
+        // SAFETY: as the caller vouches.
+        match unsafe { sem::try_shortcut(id, sops) } {
+            Some(performed) => return sem::record_time(performed),
+            // SAFETY: as the caller vouches. One is said again, so that it need not be kept.
+            None => return unsafe { semop_found(id, sops, 1) },
+        }
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { semop_found(id, sops, count) }
+}
+
+/// A function of its own, so that [`semop`] itself has nothing to save and restore.
+#[inline(never)]
+unsafe extern "C" fn semop_found(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
     // SAFETY: as the caller vouches.
     if unsafe { sem::try_fast(id, sops, count) } {
         return 0;
@@ -98,7 +113,7 @@ pub unsafe extern "C" fn semop(id: i32, sops: *mut Sembuf, count: usize) -> i32 
     unsafe { semop_slow(id, sops, count) }
 }
 
-/// A function of its own, so that [`semop`] itself has little to save and restore.
+/// A function of its own, so that [`semop_found`] has little to save and restore.
 #[inline(never)]
 unsafe extern "C" fn semop_slow(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
     by_id(
@@ -122,9 +137,9 @@ pub unsafe extern "C" fn semtimedop(
     count: usize,
     timeout: *const timespec,
 ) -> i32 {
-    // SAFETY: as the caller vouches.
-    if timeout.is_null() && unsafe { sem::try_fast(id, sops, count) } {
-        return 0;
+    if timeout.is_null() {
+        // SAFETY: as the caller vouches.
+        return unsafe { semop(id, sops, count) };
     }
     by_id(
         "semtimedop",

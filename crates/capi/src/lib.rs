@@ -13,6 +13,7 @@
 //! | [`state`], [`pools`], [`open`] | the pools that are open, and the process in them |
 //! | [`attach`] | which segments are attached, and where |
 //! | [`page`], [`gate`], [`fork`], [`claim`] | what is not inherited; the one lock; around `fork`; liveness locks |
+//! | [`shortcuts`] | what is remembered of IPC objects, for the next call on them |
 //! | [`kernel`], [`cred`] | what the pool needs of the kernel |
 //! | [`interrupted`], [`ending`] | handlers in the middle of a call: what they do, and that they end the thread |
 //! | [`revoked`], [`outcome`] | pools that are taken away while they are in use, and what calls return then |
@@ -53,6 +54,7 @@ pub mod pools;
 pub mod raw;
 pub mod reduce;
 pub mod revoked;
+pub mod shortcuts;
 pub mod sizes;
 pub mod state;
 pub mod tls;

@@ -6,8 +6,10 @@
 //! itself known anew.
 
 use crate::raw::{self, syscall};
+use crate::shortcuts::{Place, Places};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{fence, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use vshmem_ipc::sem;
 use vshmem_transport::Liveness;
 
 /// Pools that a process may have open at once.
@@ -25,6 +27,8 @@ pub struct Membership {
 /// The page. All zeros at first, and again in every child.
 #[repr(C)]
 pub struct Page {
+    /// Shortcuts to semaphore sets.
+    pub sets: Places<{ sem::shortcut::WORDS }>,
     /// The gate; see [`crate::gate`].
     pub gate: AtomicU32,
     /// How deep the gate's owner is in.
@@ -38,8 +42,8 @@ pub struct Page {
 // SAFETY: `liveness` is only touched under the gate; the rest is atomic.
 unsafe impl Sync for Page {}
 
-const BYTES: usize = 4096;
-const _: () = assert!(size_of::<Page>() <= BYTES);
+/// What is mapped for it, and no more.
+const BYTES: usize = size_of::<Page>().next_multiple_of(4096);
 
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -107,6 +111,12 @@ pub fn unpack(word: u64) -> Option<vshmem_pool::ProcId> {
 }
 
 impl Page {
+    /// Forgets all shortcuts: the process is not known to a pool any more.
+    pub fn forget_shortcuts(&self) {
+        fence(Ordering::SeqCst);
+        self.sets.iter().for_each(Place::forget);
+    }
+
     /// The process's pid.
     #[inline(always)]
     pub fn pid(&self) -> u32 {

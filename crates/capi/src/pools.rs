@@ -74,6 +74,13 @@ pub static POOLS: [OpenPool; MAX_POOLS] = [const {
 /// The pool that calls go to.
 static CURRENT: AtomicUsize = AtomicUsize::new(CONFIGURED);
 
+/// The same for [`current_key`].
+static CURRENT_KEY: AtomicU64 = AtomicU64::new(key_of(CONFIGURED));
+
+const fn key_of(index: usize) -> u64 {
+    !((index as u64) << 32)
+}
+
 /// The place of the pool that the environment names.
 pub const CONFIGURED: usize = 0;
 
@@ -151,6 +158,13 @@ pub fn unmap(index: usize, part: Range<usize>) {
 /// Makes another pool the one that calls go to.
 pub fn use_pool(index: usize) {
     CURRENT.store(index, Ordering::Relaxed);
+    CURRENT_KEY.store(key_of(index), Ordering::Relaxed);
+}
+
+/// What tells an id in the pool that calls go to from all others. It is never 0.
+#[inline(always)]
+pub fn current_key(id: i32) -> u64 {
+    CURRENT_KEY.load(Ordering::Relaxed) ^ u64::from(id as u32)
 }
 
 /// The place of the pool that calls go to.
@@ -172,7 +186,7 @@ pub fn is_configured(index: usize) -> bool {
 /// The pool that the environment names, and that calls go to, is open at another place from now on.
 pub fn move_home(_gate: &Inside, index: usize) {
     HOME.store(index, Ordering::Relaxed);
-    CURRENT.store(index, Ordering::Relaxed);
+    use_pool(index);
 }
 
 /// A place where no pool is open, the configured one's left out.

@@ -91,6 +91,23 @@ pub fn map_private(len: usize) -> *mut u8 {
     }
 }
 
+/// The same number, of which the compiler knows nothing.
+#[inline(always)]
+pub fn opaque(mut number: isize) -> isize {
+    // SAFETY: does nothing.
+    unsafe {
+        core::arch::asm!("/* {0} */", inout(reg) number, options(pure, nomem, nostack, preserves_flags))
+    };
+    number
+}
+
+/// Seconds since the epoch.
+#[inline(always)]
+pub fn seconds() -> i64 {
+    // SAFETY: with a null pointer, libc only returns the time; in user space, as a rule.
+    unsafe { libc::time(core::ptr::null_mut()) }
+}
+
 /// Sees to it that a pointer leads to zeros, in private memory that `prepare` has got before anybody else
 /// sees it. `None`: there is no memory. For types of which zeros are a value.
 pub fn map_once<T>(pointer: &AtomicPtr<T>, prepare: impl FnOnce(*mut u8)) -> Option<()> {

@@ -40,6 +40,7 @@ pub fn is_revoked(index: usize) -> bool {
     if let Some(page) = page::existing() {
         // Fast paths don't know the process there any more.
         page.memberships[index].me.store(0, Release);
+        page.forget_shortcuts();
     }
     true
 }

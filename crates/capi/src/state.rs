@@ -12,8 +12,8 @@ use crate::pools::{Opened, CONFIGURED, OPEN};
 use crate::{errno, ids, interrupted, open, revoked, sizes};
 
 pub use crate::pools::{
-    close, current, free_place, home, is_configured, move_home, page_size, started_of, unmap, use_pool,
-    OpenPool, POOLS,
+    close, current, current_key, free_place, home, is_configured, move_home, page_size, started_of, unmap,
+    use_pool, OpenPool, POOLS,
 };
 
 use core::ffi::c_void;
@@ -322,11 +322,13 @@ pub fn leave(gate: &Inside, index: usize, give_up: bool) {
         let ctx = place.ctx(me, gate.page().pid());
         if vshmem_ipc::leave(&ctx) && give_up {
             membership.me.store(0, Ordering::Release);
+            gate.page().forget_shortcuts();
             ctx.pool.free_process(me);
         }
     }
     if give_up && (me.is_some() || is_revoked) {
         membership.me.store(0, Ordering::Release);
+        gate.page().forget_shortcuts();
         place.last_me.store(0, Ordering::Relaxed);
         // SAFETY: inside the gate; the lock was claimed by this process or for it.
         unsafe {

@@ -22,7 +22,7 @@ pub struct Thread {
 }
 
 /// A thread's credentials as last read. All zeros: never read.
-#[repr(C)]
+#[repr(C, align(8))]
 pub struct CredCache {
     /// Which of the others count.
     pub state: u32,
@@ -111,13 +111,14 @@ core::arch::global_asm!(
 #[cfg(target_arch = "x86_64")]
 pub fn thread() -> *mut Thread {
     let block: *mut Thread;
-    // SAFETY: reads the thread pointer and the block's offset from it, which the loader filled in.
+    // SAFETY: reads the thread pointer and the block's offset from it, which the loader filled in and nobody
+    // changes.
     unsafe {
         core::arch::asm!(
             "mov {block}, qword ptr fs:[0]",
             "add {block}, qword ptr [rip + vshmem_thread@gottpoff]",
             block = out(reg) block,
-            options(nostack, pure, readonly),
+            options(nostack, pure, nomem),
         );
     }
     block
@@ -128,7 +129,8 @@ pub fn thread() -> *mut Thread {
 #[cfg(target_arch = "aarch64")]
 pub fn thread() -> *mut Thread {
     let block: *mut Thread;
-    // SAFETY: reads the thread pointer and the block's offset from it, which the loader filled in.
+    // SAFETY: reads the thread pointer and the block's offset from it, which the loader filled in and nobody
+    // changes.
     unsafe {
         core::arch::asm!(
             "mrs {block}, tpidr_el0",
@@ -137,7 +139,7 @@ pub fn thread() -> *mut Thread {
             "add {block}, {block}, {offset}",
             block = out(reg) block,
             offset = out(reg) _,
-            options(nostack, pure, readonly),
+            options(nostack, pure, nomem),
         );
     }
     block

@@ -13,9 +13,19 @@ const SLOTS: usize = 512;
 /// First address that no process has (47 or 48 bits of address, and five-level paging only on request).
 const END: usize = 1 << 56;
 
-/// Pages found good, by the low bits of the page number. 0: none.
-static READABLE: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
-static WRITABLE: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
+/// Addresses of pages found good, by the low bits of the page number.
+type Known = [AtomicUsize; SLOTS];
+
+static READABLE: Known = nothing();
+static WRITABLE: Known = nothing();
+
+/// No page is known: an address whose page has another place stands in each. Only page 0, which is never good
+/// but has a place, must not be told apart from nothing.
+const fn nothing() -> Known {
+    let mut none = [const { AtomicUsize::new(0) }; SLOTS];
+    none[0] = AtomicUsize::new(PAGE);
+    none
+}
 
 const MADV_POPULATE_READ: usize = 22;
 const MADV_POPULATE_WRITE: usize = 23;
@@ -54,30 +64,39 @@ pub fn surely_writable<T>(p: *mut T, len: usize) -> Result<(), Errno> {
     ask(p as usize, len, MADV_POPULATE_WRITE)
 }
 
-/// Were all pages of the bytes found good?
+/// Are `len` bytes at `p` known to be readable, and on one page? A no says nothing.
 #[inline(always)]
-fn is_known(at: usize, len: usize, known: &[AtomicUsize; SLOTS]) -> bool {
-    let page = at / PAGE;
-    if (len <= PAGE - at % PAGE) & (page != 0) {
-        known[page % SLOTS].load(Ordering::Relaxed) == page
-    } else {
-        are_known(at, len, known)
-    }
+pub fn readable_on_page<T>(p: *const T, len: usize) -> bool {
+    is_on_page(p as usize, len, &READABLE)
 }
 
-/// The same where there are several.
+/// Do bytes lie on one page that was found good?
+#[inline(always)]
+fn is_on_page(at: usize, len: usize, known: &Known) -> bool {
+    // From the beginning of the page that is known; a large number if it is another one.
+    let into = at.wrapping_sub(known[at / PAGE % SLOTS].load(Ordering::Relaxed));
+    len <= PAGE && into <= PAGE - len
+}
+
+/// Were all pages of the bytes found good?
+#[inline(always)]
+fn is_known(at: usize, len: usize, known: &Known) -> bool {
+    is_on_page(at, len, known) || are_known(at, len, known)
+}
+
+/// The same where they need not lie on one page.
 #[inline(never)]
-fn are_known(at: usize, len: usize, known: &[AtomicUsize; SLOTS]) -> bool {
+fn are_known(at: usize, len: usize, known: &Known) -> bool {
     let first = at / PAGE;
     let Some(last) = len.checked_sub(1).and_then(|n| at.checked_add(n)) else {
         return false;
     };
-    (first != 0) & (last < END)
-        && (first..=last / PAGE).all(|page| known[page % SLOTS].load(Ordering::Relaxed) == page)
+    let is_known = |page: usize| known[page % SLOTS].load(Ordering::Relaxed) == page * PAGE;
+    (first != 0) & (last < END) && (first..=last / PAGE).all(is_known)
 }
 
 #[inline(always)]
-fn check(at: usize, len: usize, known: &[AtomicUsize; SLOTS], advice: usize) -> Result<(), Errno> {
+fn check(at: usize, len: usize, known: &Known, advice: usize) -> Result<(), Errno> {
     if is_known(at, len, known) {
         return Ok(());
     }
@@ -85,14 +104,14 @@ fn check(at: usize, len: usize, known: &[AtomicUsize; SLOTS], advice: usize) -> 
 }
 
 #[cold]
-fn check_pages(at: usize, len: usize, known: &[AtomicUsize; SLOTS], advice: usize) -> Result<(), Errno> {
+fn check_pages(at: usize, len: usize, known: &Known, advice: usize) -> Result<(), Errno> {
     if len == 0 {
         return Ok(());
     }
     let end = at.checked_add(len).filter(|end| *end <= END).ok_or(Errno(libc::EFAULT))?;
     ask(at, len, advice)?;
     for page in at / PAGE..(end - 1) / PAGE + 1 {
-        known[page % SLOTS].store(page, Ordering::Relaxed);
+        known[page % SLOTS].store(page * PAGE, Ordering::Relaxed);
     }
     Ok(())
 }

@@ -49,6 +49,26 @@ pub fn grants_fast(c: &Ctx, head: &Head, wanted: u32) -> bool {
     owns & (wanted & !(mode >> 6) == 0)
 }
 
+/// Who is granted something for as long as an IPC object is the same and has the same mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Granted {
+    /// Everybody.
+    All,
+    /// Whoever has this effective user.
+    User(u32),
+}
+
+/// To whom the caller belongs that is granted so what `wanted` says. Not to those that only own the IPC
+/// object now: another owner can be set.
+pub fn stays_granted(c: &Ctx, head: &Head, mode: u32, wanted: u32) -> Option<Granted> {
+    let wanted = wanted & 7;
+    if wanted & !(mode & mode >> 3 & mode >> 6) == 0 {
+        return Some(Granted::All);
+    }
+    let maker = head.cuid.load(Relaxed);
+    (wanted & !(mode >> 6) == 0 && c.kernel.uid() == maker).then_some(Granted::User(maker))
+}
+
 #[inline(never)]
 fn check_slowly(c: &Ctx, head: &Head, mode: u32, wanted: u32) -> Result<(), Errno> {
     // Most often it is the owner, for whom the user alone decides.

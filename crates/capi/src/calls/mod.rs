@@ -4,6 +4,7 @@
 pub mod msg;
 pub mod sem;
 pub mod shm;
+mod shortcut;
 
 use crate::abi::Plain;
 use crate::user;

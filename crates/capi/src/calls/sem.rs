@@ -1,14 +1,16 @@
 //! `semget`, `semop`, `semtimedop`, `semctl`.
 
+use super::shortcut;
 use super::{again, check_ctl, clamp, cmd, duration, fetch, is_new, store};
 use crate::abi::{self, Plain};
 use crate::sizes::{self, SETS};
 use crate::state::{self, Caller};
-use crate::user;
+use crate::{raw, user};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::time::Duration;
 use libc::{semid_ds, seminfo, timespec};
+use vshmem_ipc::sem::shortcut::{Performed, Shortcut};
 use vshmem_ipc::sem::{self, Sembuf};
 use vshmem_ipc::Errno;
 
@@ -40,6 +42,42 @@ pub fn get(caller: &Caller, key: i32, count: i32, flags: i32) -> Result<i32, Err
     Ok(id)
 }
 
+/// `semop` with one operation that nothing stands in the way of, on a set that is remembered: see [`Shortcut`].
+/// `None` says nothing.
+///
+/// # Safety
+/// As [`op`].
+#[inline(always)]
+pub unsafe fn try_shortcut(id: i32, sops: *const Sembuf) -> Option<Performed> {
+    if !user::readable_on_page(sops, size_of::<Sembuf>()) {
+        return None;
+    }
+    // The program may change the operation at any time, so each part is read once: the others late, since
+    // until then they would have to be kept.
+    // SAFETY: found readable.
+    let flg = unsafe { (&raw const (*sops).flg).read_unaligned() };
+    if flg & sem::SEM_UNDO != 0 {
+        return None;
+    }
+    // SAFETY: words of a shortcut to a set in a pool to which the process is known, so it is mapped.
+    let set = unsafe { Shortcut::of_words(shortcut::find(|page| &page.sets, id)?) };
+    // SAFETY: found readable.
+    let (num, op) =
+        unsafe { ((&raw const (*sops).num).read_unaligned(), (&raw const (*sops).op).read_unaligned()) };
+    if op == 0 {
+        return None;
+    }
+    set.op(id, Sembuf { num, op, flg })
+}
+
+/// Finishes what a shortcut has led to. A function of its own, which is jumped to, so that nothing has to be
+/// saved and restored for its sake; for that the compiler must not know what it returns.
+#[inline(never)]
+pub extern "C" fn record_time(performed: Performed) -> i32 {
+    performed.at(raw::seconds());
+    raw::opaque(0) as i32
+}
+
 /// `semop` with one operation that nothing stands in the way of, see [`sem::try_fast`]. True: done. It can't
 /// panic.
 ///
@@ -50,9 +88,37 @@ pub unsafe fn try_fast(id: i32, sops: *const Sembuf, count: usize) -> bool {
     if (count != 1) | !user::known_readable(sops, size_of::<Sembuf>()) {
         return false;
     }
-    // SAFETY: found readable; and copied, since the program may change it at any time.
-    let sop = unsafe { sops.read_unaligned() };
-    sop.is_plain() && state::known().is_some_and(|ctx| sem::try_fast(&ctx, id, sop))
+    // SAFETY: found readable.
+    let Some(sop) = (unsafe { plain(sops) }) else {
+        return false;
+    };
+    let done = state::known().is_some_and(|ctx| sem::try_fast(&ctx, id, sop));
+    if done {
+        remember(id);
+    }
+    done
+}
+
+/// The next operation on the set takes a shortcut.
+#[cold]
+#[inline(never)]
+fn remember(id: i32) {
+    shortcut::remember(
+        |page| &page.sets,
+        id,
+        |ctx| Shortcut::to(ctx, id).map(|(shortcut, granted)| (shortcut.words(), granted)),
+    );
+}
+
+/// An operation, if it is one for fast paths.
+///
+/// # Safety
+/// It can be read.
+#[inline(always)]
+unsafe fn plain(sop: *const Sembuf) -> Option<Sembuf> {
+    // SAFETY: the caller vouches for it. Copied, since the program may change it at any time.
+    let sop = unsafe { sop.read_unaligned() };
+    sop.is_plain().then_some(sop)
 }
 
 /// `semop` on a pool.

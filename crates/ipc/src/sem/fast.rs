@@ -209,7 +209,7 @@ pub fn record_time(c: &Ctx, set: &Set) {
 }
 
 #[inline(always)]
-fn store_time(otime: &AtomicI64, now: i64) {
+pub fn store_time(otime: &AtomicI64, now: i64) {
     if otime.load(Relaxed) != now {
         otime.store(now, Relaxed);
     }

@@ -29,6 +29,7 @@ mod remove;
 mod repay;
 mod serve;
 mod set;
+pub mod shortcut;
 mod slow;
 mod undo;
 mod waiter;

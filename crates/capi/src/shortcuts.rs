@@ -1,0 +1,130 @@
+//! Where shortcuts to IPC objects are kept: what the process remembers of them for its next call.
+//!
+//! Threads and signal handlers may read and write a place at any time: a reader takes nothing that was
+//! changed meanwhile, and a writer that finds another at work leaves it alone. A writer that a handler never
+//! lets go on leaves its place unused, which is slower, and no more.
+
+use core::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
+
+/// A place for the words of a shortcut. Zeros: there is none.
+#[repr(C, align(64))]
+pub struct Place<const WORDS: usize> {
+    /// Which pool and IPC object it leads to; 0: none, or it is being written.
+    key: AtomicU64,
+    /// How often it was begun to be written.
+    version: AtomicU32,
+    /// Whether somebody is writing.
+    busy: AtomicBool,
+    /// How often it led to another IPC object than the one that was looked for.
+    missed: AtomicU8,
+    /// For whom it is, see [`crate::cred::word`].
+    cred: AtomicU64,
+    words: [AtomicU64; WORDS],
+}
+
+/// Places for IPC objects of a kind, by the low bits of their ids.
+pub type Places<const WORDS: usize> = [Place<WORDS>; 32];
+
+/// The place of an id.
+#[inline(always)]
+pub fn place<const WORDS: usize>(places: &Places<WORDS>, id: i32) -> &Place<WORDS> {
+    &places[id as u32 as usize % places.len()]
+}
+
+impl<const WORDS: usize> Place<WORDS> {
+    /// The words of the shortcut, if it is that of `key`, and for whom `is_for_me` says.
+    #[inline(always)]
+    pub fn read(&self, key: u64, is_for_me: impl Fn(u64) -> bool) -> Option<[u64; WORDS]> {
+        let version = self.version.load(Ordering::Acquire);
+        if self.key.load(Ordering::Acquire) != key || !is_for_me(self.cred.load(Ordering::Relaxed)) {
+            return None;
+        }
+        let mut words = [0; WORDS];
+        for (to, from) in words.iter_mut().zip(&self.words) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        fence(Ordering::Acquire);
+        (self.version.load(Ordering::Relaxed) == version).then_some(words)
+    }
+
+    /// Is it time for another shortcut? Where IPC objects share a place, only now and then: to write costs
+    /// more than to do without.
+    #[inline]
+    pub fn may_be_written(&self) -> bool {
+        const SELDOM: u8 = 16;
+        let missed = self.missed.load(Ordering::Relaxed);
+        self.missed.store(missed.wrapping_add(1), Ordering::Relaxed);
+        missed % SELDOM == SELDOM - 1 || self.key.load(Ordering::Relaxed) == 0
+    }
+
+    /// Puts a shortcut there, unless somebody else is doing so.
+    pub fn write(&self, key: u64, cred: u64, words: &[u64; WORDS]) {
+        if self.busy.swap(true, Ordering::Acquire) {
+            return;
+        }
+        // Who has read the version before it changes finds it changed; who reads it later finds no key until
+        // all is written.
+        self.key.store(0, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.version.store(self.version.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.cred.store(cred, Ordering::Relaxed);
+        for (to, from) in self.words.iter().zip(words) {
+            to.store(*from, Ordering::Relaxed);
+        }
+        self.key.store(key, Ordering::Release);
+        self.busy.store(false, Ordering::Release);
+    }
+
+    /// Forgets the shortcut. A writer that is at work may put one there yet.
+    pub fn forget(&self) {
+        self.key.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    fn places() -> Places<5> {
+        // SAFETY: zeros are a value of every field.
+        unsafe { core::mem::zeroed() }
+    }
+
+    #[test]
+    fn what_was_written_is_read_under_its_key_until_it_is_forgotten() {
+        let places = places();
+        let place = place(&places, 33);
+        assert!(core::ptr::eq(place, &places[1]) && place.may_be_written());
+        place.write(7, 9, &[1, 2, 3, 4, 5]);
+        assert_eq!(place.read(7, |cred| cred == 9), Some([1, 2, 3, 4, 5]));
+        assert_eq!(place.read(7, |cred| cred != 9), None);
+        assert_eq!((place.read(0, |_| true), place.read(8, |_| true)), (None, None));
+        assert_eq!((0..64).filter(|_| place.may_be_written()).count(), 4);
+        place.forget();
+        assert_eq!(place.read(7, |_| true), None);
+        assert!(place.may_be_written());
+    }
+
+    #[test]
+    fn nobody_reads_a_part_of_one_and_a_part_of_another() {
+        let places = places();
+        let place = &places[0];
+        thread::scope(|scope| {
+            for writer in 0..2 {
+                scope.spawn(move || {
+                    for n in (writer..20_000).step_by(2) {
+                        place.write(1, n, &[n; 5]);
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    let read = place.read(1, |_| true);
+                    assert!(read.is_none_or(|words| words == [words[0]; 5]), "{read:?}");
+                }
+            });
+        });
+    }
+}
