@@ -27,7 +27,7 @@ UCX_SONAME := libvshmem-ucx.so.1
 INSTALL_DOCS := MANDIR='$(DESTDIR)$(MANDIR)' DATADIR='$(DESTDIR)$(DATADIR)' DOCDIR='$(DESTDIR)$(DOCDIR)' ZSHDIR='$(DESTDIR)$(ZSHDIR)' scripts/install-docs.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare build demo test test-all test-kvm test-xen soak fuzz sanitize lint site bench bench-xen install uninstall deb clean
+.PHONY: help prepare build demo lab test test-all test-kvm test-xen soak fuzz sanitize lint site bench bench-xen install uninstall deb clean
 
 help: ## this list
 	@echo 'Vshmem $(VERSION): System V IPC across processes, containers and virtual machines'
@@ -47,7 +47,7 @@ build: ## the library and the command, release build
 demo: ## two virtual machines, unmodified programs, a table and a plot
 	@scripts/prepare.sh --install build demo
 	@$(MAKE) --no-print-directory build
-	@python3 bench/demo.py
+	@lab/vshmem-lab demo
 
 test: ## what every change needs (a quarter of an hour); installs what it needs as demo does
 	@scripts/prepare.sh --install build
@@ -83,11 +83,18 @@ lint: ## layout, lint and licences of everything
 site: ## the documentation as a web site, in target/site
 	@scripts/site.sh
 
-bench: build ## benchmarks against the kernel; QUICK=1 for seconds instead of minutes
-	@python3 bench/run.py $(if $(QUICK),--quick) $(BENCH)
+lab: build ## the lab's Python, by PyPI's packages (pinned) or Debian's; then `vshmem lab` runs from here
+	@scripts/prepare.sh --install lab || lab/vshmem-lab setup
+	@lab/vshmem-lab list
+	@echo 'For a command of it: PATH=$$PWD/lab:$$PATH vshmem lab --help, or lab/vshmem-lab --help'
+
+bench: build ## the suites sharing and rivals of the lab; QUICK=1 for seconds instead of half an hour
+	@scripts/prepare.sh --install lab
+	@lab/vshmem-lab run sharing rivals $(if $(QUICK),--miniature --environment native) $(BENCH)
 
 bench-xen: build ## the papers' micro-benchmarks between Xen domains, in QEMU, beside the papers' figures
-	@python3 bench/xen.py $(BENCH) || [ $$? -eq 77 ]
+	@scripts/prepare.sh --install lab
+	@lab/vshmem-lab run xen --repetitions 5 --seconds 1 $(BENCH)
 
 deb: ## Debian packages of it and of the drivers, in target/deb
 	@scripts/prepare.sh --check build deb >/dev/null 2>&1 || scripts/prepare.sh --install build deb
@@ -126,4 +133,4 @@ uninstall: ## what install put there
 	$(INSTALL_DOCS) uninstall
 
 clean: ## what build, test, bench and demo made
-	rm -rf target bench/out
+	rm -rf target

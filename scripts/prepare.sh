@@ -25,7 +25,7 @@ build|cargo|@rust|compiles the library and the command
 build|cmd:cc|gcc|links them, and compiles C programs
 build|header:sys/shm.h|libc6-dev|the C headers
 build|cmd:make|make|runs the Makefile
-install,bindings?,kmod,programs?,machines,kvm,xen,bench,demo|cmd:python3|python3|drives tests and benchmarks
+install,bindings?,kmod,programs?,machines,kvm,xen,lab,demo|cmd:python3|python3|drives tests and benchmarks
 differential,machines,kvm,xen,demo,programs?|cmd:perl|perl|a real program with built-in System V calls
 install,bindings|cmd:pkg-config|pkg-config|finds the installed library as a user would
 install,machines,kvm,programs?|py:jsonschema|python3-jsonschema|compares what is printed as JSON with its schemas
@@ -71,7 +71,9 @@ kmod-debug|cmd:bison|bison|builds that kernel
 kmod-debug|cmd:flex|flex|builds that kernel
 kmod-debug|header:libelf.h|libelf-dev|builds that kernel
 kmod,machines,kvm,demo,packages|cmd:zstd|zstd|unpacks the machines' kernel modules
-demo|anypy:matplotlib|python3-matplotlib|draws the plot
+lab,demo|lab:|python3-pandas python3-scipy python3-matplotlib python3-rich|the lab's statistics, plots and progress
+lab|lab:pytest|python3-pytest|runs the lab's own tests
+lab?,demo?|cmd:lstopo-no-graphics|hwloc-nox|says where processors sit to each other
 deb,packages|cmd:dpkg-buildpackage|dpkg-dev|builds packages
 deb,packages|cmd:dh|debhelper|does what all packages need
 deb,packages|cmd:dh_dkms|dh-dkms|has the drivers built where they are installed
@@ -151,7 +153,8 @@ is_there() {
         ls ${1#glob:} >/dev/null 2>&1 ;;
     perl:*) perl "-M${1#perl:}" -e 1 2>/dev/null ;;
     py:*) system_python_has "${1#py:}" ;;
-    anypy:*) python_has "${1#anypy:}" ;;
+    lab:*) # shellcheck disable=SC2086 # a name or none
+        "$here/../lab/vshmem-lab" --probe ${1#lab:} ;;
     pyvenv) python_has ensurepip ;;
     cargo) "$here/cargo.sh" >/dev/null 2>&1 ;;
     clippy) "$here/cargo.sh" --exec clippy --version >/dev/null 2>&1 ;;

@@ -19,7 +19,7 @@ fi
 rm -rf "$text"
 mkdir -p "$text"
 git ls-files -z --cached --others --exclude-standard -- '*.md' 'docs/*.svg' 'docs/schemas/*.json' \
-    'bench/results/*.txt' 'LICENSE-*' kmod/LICENSE-GPL-2.0 include/vshmem.h |
+    'docs/results/*.txt' 'LICENSE-*' kmod/LICENSE-GPL-2.0 include/vshmem.h |
     xargs -0 cp --parents -t "$text"
 # Links to man pages lead to what is made of them here.
 find "$text" -name '*.md' -exec sed -i 's#(\([^) ]*\.[1-8]\))#(\1.md)#g' {} +
@@ -60,7 +60,7 @@ nav:
       - Rust: bindings/rust/README.md
       - Other languages: docs/ffi.md
       - Security: SECURITY.md
-      - Benchmarks: bench/README.md
+      - The lab: lab/README.md
       - Changes: CHANGELOG.md
   - Man pages:
       - vshmem(1): docs/man/vshmem.1.md

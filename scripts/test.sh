@@ -45,7 +45,7 @@ kmod|15m|tests/kmod/run.sh|tests/kmod/run.sh
 machines|30m|tests/machines/run.sh|tests/machines/run.sh
 kvm|15m|tests/kvm/run.sh|tests/kvm/run.sh --quick
 xen|15m|tests/xen/run.sh|tests/xen/run.sh --quick
-bench|10m|bench/check.sh|bench/check.sh
+lab|10m|lab/check.sh|lab/check.sh
 TABLE
 }
 
@@ -55,7 +55,7 @@ names() {
 
 # What every change needs; what may run beside the others; and the cases of the suite machines that every
 # change needs.
-QUICK="unit models capi conformance hostile programs install bindings machines kvm bench"
+QUICK="unit models capi conformance hostile programs install bindings machines kvm lab"
 BESIDE="aarch64 fuzz miri packages"
 QUICK_CASES="1-exec 11-dead 2-run 3-ipc 10-gone A-grant"
 

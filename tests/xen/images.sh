@@ -121,7 +121,7 @@ gzip -dc "$unpacked/boot/xen-4.17-amd64.gz" >"$work/xen"
 "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O2 -I"$root/kmod/xen" -o "$work/steal" "$here/programs/steal.c"
 "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O2 -o "$work/peek" "$here/programs/peek.c"
 "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O2 -o "$work/forge" "$here/programs/forge.c"
-make --silent -C "$root/bench" OUT="$work/bench"
+make --silent -C "$root/lab" OUT="$work/bench"
 
 # The System V suite's programs (tests/conformance).
 suite="sem msg shm process handlers users stopped death stress"

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # The papers' micro-benchmarks between domains: prints "measured PLACES METHOD SIZE NANOSECONDS", there and
-# back, a line for each run. bench/xen.py makes a table of them. RUNS and DURATION come from /cases/settings.
+# back, a line for each run. the lab makes a table of them. RUNS and DURATION come from /cases/settings.
 # shellcheck source=/dev/null
 . /cases/settings
 for module in llc stp bridge xen-netback; do
@@ -50,7 +50,7 @@ told() {
     shift
     found=$(grep -hE '^(bare|semaphore|segment|tcp) [0-9]+ [0-9]+' "$@")
     [ -n "$found" ] || failed "$places" "$(cat "$@")"
-    printf '%s\n' "$found" | sed "s/^/measured $places /; s/ [0-9]*$//"
+    printf '%s\n' "$found" | sed -E "s/^([a-z]+ [0-9]+ [0-9]+).*/measured $places \1/"
 }
 
 # guest_does NAME COMMAND: its output is in /tmp/NAME.said

@@ -1,0 +1,56 @@
+#!/bin/sh
+# The suite "lab": the statistics, tables and reports are right, and each suite comes to its end in miniature,
+# on one kernel. Whether limits are met is not checked here: a machine that runs tests is too noisy for that.
+set -eu
+
+cd "$(dirname "$0")"
+lab=$PWD/vshmem-lab
+command=${VSHMEM_BIN:-$(cd .. && pwd)/target/release/vshmem}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$lab" --python -m pytest -q -p no:cacheprovider tests
+
+fail() {
+    echo "lab: $*" >&2
+    exit 1
+}
+
+PATH=$PWD:$PATH "$command" lab run sharing rivals --miniature --environment native --environment containers \
+    --output "$work/run" >"$work/said" 2>"$work/progress" || {
+    cat "$work/said" "$work/progress"
+    fail "the suites in miniature failed"
+}
+# Only root has name spaces as containers have them.
+missing=$(grep 'missing:' "$work/said" | grep -v 'Only root' || true)
+[ -z "$missing" ] || fail "not measured: $missing"
+"$lab" report "$work/run" >/dev/null
+for file in report.html report.md report.txt; do
+    [ -s "$work/run/$file" ] || fail "there is no $file"
+done
+
+# The MPI suite says what it lacks, whatever that is here.
+"$lab" run mpi --miniature --size 4 --case latency --contender 'one kernel' --output "$work/mpi" \
+    >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+grep -Eq "one kernel, the MPI's own.*(ns|µs|missing:)" "$work/said" || fail "$(cat "$work/said")"
+
+# An interrupted run goes on.
+"$lab" run rivals --environment native --repetitions 15 --seconds 0.05 --output "$work/cut" \
+    >"$work/said" 2>&1 &
+pid=$!
+until grep -qs '^rivals' "$work/cut/samples.csv" || ! kill -0 "$pid" 2>/dev/null; do
+    sleep 0.1
+done
+kill -TERM "$pid"
+status=0
+wait "$pid" || status=$?
+[ "$status" -eq 143 ] || fail "an interrupted run ended with $status: $(cat "$work/said")"
+before=$(wc -l <"$work/cut/samples.csv")
+"$lab" run --resume "$work/cut" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+[ "$(wc -l <"$work/cut/samples.csv")" -gt "$before" ] || fail "a resumed run measured nothing"
+grep -q '15 repetitions' "$work/said" || fail "a resumed run is not whole: $(cat "$work/said")"
+
+# Nothing may be left behind, neither a pool nor a process.
+if "$command" pool ls | grep -q 'lab-' || ls /dev/shm/vshmem-lab-* >/dev/null 2>&1; then
+    fail "a pool was left behind"
+fi
+echo "lab: all of it runs"

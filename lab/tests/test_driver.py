@@ -1,0 +1,169 @@
+"""The driver: turns, repetitions, failures, and going on after an interruption."""
+
+from __future__ import annotations
+
+import dataclasses
+import resource
+from pathlib import Path
+
+import pytest
+from fakes import BASE, FLOOR, OURS, THEIRS, Fake, Silent, about, all_fake, case, finder
+from vshmem_lab import analysis, store
+from vshmem_lab.driver import TRIES, Driver, order
+from vshmem_lab.model import Failed, Missing, Reading
+from vshmem_lab.report.grid import text_of
+from vshmem_lab.store import Store
+
+
+def names(turns) -> list[str]:
+    return [f"{turn.contender.name}{turn.size or ''}" for turn in turns]
+
+
+def play(folder: Path, find, *cases, repetitions: int = 4) -> tuple[Silent, list[dict[str, str]]]:
+    kept = Store.create(folder, about(cases, repetitions))
+    progress = Silent()
+    Driver(find, kept, repetitions, 0.1, progress).run(cases)
+    return progress, store.read_rows(folder)
+
+
+def test_contenders_take_turns() -> None:
+    turns = case(OURS, THEIRS, sizes=(8, 64))
+    assert names(order(turns, 0)) == ["Vshmem8", "Vshmem64", "kernel8", "kernel64"]
+    assert names(order(turns, 1)) == ["kernel64", "kernel8", "Vshmem64", "Vshmem8"]
+
+
+def test_the_floor_is_at_both_ends() -> None:
+    turns = case(FLOOR, OURS, THEIRS, across=True)
+    assert names(order(turns, 0)) == ["bare", "Vshmem", "kernel", "bare"]
+    assert names(order(turns, 1)) == ["bare", "kernel", "Vshmem", "bare"]
+
+
+def test_each_repetition_is_kept(tmp_path: Path) -> None:
+    progress, rows = play(tmp_path / "run", all_fake(), case(), case(name="once", once=True))
+    assert len(rows) == 4 * 2 + 1 * 2
+    assert progress.done == 4 + 1
+    assert {row["placement"] for row in rows} == {"here"}
+
+
+def test_turns_of_one_runner_go_together(tmp_path: Path) -> None:
+    both = Fake(most=3)
+    play(
+        tmp_path / "run", all_fake(ours=both), case(OURS, THEIRS, sizes=(1, 2, 3, 4)), repetitions=1
+    )
+    assert [len(call) for call in both.calls] == [1, 3, 1]  # the first is the warm-up
+
+
+def test_unsteady_repetitions_are_repeated(tmp_path: Path) -> None:
+    # Each repetition measures the floor twice, after one warm-up: the second one meets a move.
+    moves = Fake(alter=lambda _, call: 500.0 if call == 5 else 50.0)
+    _, rows = play(tmp_path / "run", all_fake(floor=moves), case(FLOOR, OURS, across=True))
+    unsteady = {row["repetition"] for row in rows if row["steady"] == "False"}
+    assert unsteady == {"1"}
+    (table,) = analysis.load(tmp_path / "run").tables
+    assert (table.repetitions, table.unsteady) == (4, 1)
+
+
+def test_a_machine_that_is_never_steady_ends(tmp_path: Path) -> None:
+    wild = Fake(alter=lambda _, call: 50.0 * 2**call)
+    _, rows = play(tmp_path / "run", all_fake(floor=wild), case(FLOOR, OURS, across=True))
+    assert len({row["repetition"] for row in rows}) == TRIES * 4
+    (table,) = analysis.load(tmp_path / "run").tables
+    assert table.lines[1].summary.count == TRIES * 4
+    assert (table.unsteady, table.moved) == (0, TRIES * 4)
+
+
+def test_what_is_missing_is_shown_with_the_reason(tmp_path: Path) -> None:
+    find = all_fake(theirs=Missing("It is not installed."))
+    play(tmp_path / "run", find, case())
+    run = analysis.load(tmp_path / "run")
+    ours, theirs = run.tables[0].lines
+    assert ours.summary.median == BASE["Vshmem"]
+    assert theirs.summary is None and theirs.error == "It is not installed."
+    assert "missing: It is not installed." in text_of(run)
+
+
+class Crashes(Fake):
+    """Fails for one contender."""
+
+    def measure(self, turns, seconds):
+        """Also as one of several turns."""
+        found = super().measure(turns, seconds)
+        if any(turn.contender.name == "bad" for turn in turns):
+            raise Failed("bad was killed by signal 11")
+        return found
+
+
+def test_a_crash_costs_only_who_crashed(tmp_path: Path) -> None:
+    bad = dataclasses.replace(THEIRS, name="bad", runner="ours")
+    crashes = Crashes(most=9)
+    play(tmp_path / "run", all_fake(ours=crashes), case(OURS, bad, THEIRS))
+    lines = analysis.load(tmp_path / "run").tables[0].lines
+    assert [line.summary is None for line in lines] == [False, True, False]
+    assert "signal 11" in lines[1].error
+    # The warm-up and one repetition tried it; then no more.
+    tried = [call for call in crashes.calls if [t.contender.name for t in call] == ["bad"]]
+    assert len(tried) == 2
+
+
+class Stops(Fake):
+    """Is interrupted at its nth call."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self._at = at
+
+    def measure(self, turns, seconds) -> list[Reading]:
+        """As by ctrl-C."""
+        if len(self.calls) == self._at:
+            raise KeyboardInterrupt
+        return super().measure(turns, seconds)
+
+
+@pytest.mark.parametrize("at", [0, 1, 3, 5, 8])
+def test_an_interrupted_run_goes_on_to_the_same_table(tmp_path: Path, at: int) -> None:
+    cases = (case(), case(name="pong"))
+    play(tmp_path / "whole", all_fake(), *cases)
+    folder = tmp_path / "whole-too"
+    kept = Store.create(folder / "whole", about(cases, 4))
+    with pytest.raises(KeyboardInterrupt):
+        Driver(all_fake(theirs=Stops(at)), kept, 4, 0.1, Silent()).run(cases)
+    with (folder / "whole" / "samples.csv").open("a") as file:
+        file.write("toys,ping,nat")  # a write that was cut off
+    again = Store.resume(folder / "whole")
+    Driver(all_fake(), again, 4, 0.1, Silent()).run(cases)
+    texts = [text_of(analysis.load(f)) for f in (tmp_path / "whole", folder / "whole")]
+    assert texts[0] == texts[1]
+
+
+def test_a_full_disk_is_reported_and_what_was_kept_stays(tmp_path: Path) -> None:
+    turns = case()
+    kept = Store.create(tmp_path / "run", about([turns]))
+    Driver(all_fake(), kept, 1, 0.1, Silent()).run([turns])
+    samples = tmp_path / "run" / "samples.csv"
+    before = samples.read_text()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Room for a part of the next repetition, as on a disk that fills up.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 60, limits[1]))
+    try:
+        with pytest.raises(Failed, match="could not be written: .*--resume"):
+            Driver(all_fake(), kept, 2, 0.1, Silent()).run([turns])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert samples.read_text() == before
+
+
+def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
+    Store.create(tmp_path / "run", about([]))
+    with pytest.raises(Failed, match="exists"):
+        Store.create(tmp_path / "run", about([]))
+
+
+def test_runners_are_found_when_they_are_needed(tmp_path: Path) -> None:
+    asked = []
+
+    def find(name: str) -> Fake:
+        asked.append(name)
+        return finder(ours=Fake(), theirs=Fake())(name)
+
+    play(tmp_path / "run", find, case())
+    assert set(asked) == {"ours", "theirs"}

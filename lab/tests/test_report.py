@@ -1,0 +1,178 @@
+"""Tables, comparisons and reports: what they say of a run, and that nothing is left out."""
+
+from __future__ import annotations
+
+import html.parser
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from fakes import FLOOR, OURS, THEIRS, Fake, Missing, Silent, about, all_fake, case
+from vshmem_lab import analysis
+from vshmem_lab.comparison import compare
+from vshmem_lab.driver import Driver
+from vshmem_lab.model import Contender, Failed, Reading, Wanted
+from vshmem_lab.report.grid import as_text, text_of
+from vshmem_lab.report.write import write
+from vshmem_lab.store import Store, read_about
+
+REPETITIONS = 12
+
+
+def noisy(base: float, share: float = 0.01):
+    """A value that goes up and down with each call."""
+    return lambda turn, call: base * (1 + share * ((call * 7) % 5 - 2))
+
+
+def run(folder: Path, *cases, **values) -> analysis.Run:
+    """Plays cases with these contenders' base values; the run."""
+    fakes = {
+        name: value if not isinstance(value, float) else Fake(alter=noisy(value))
+        for name, value in values.items()
+    }
+    kept = Store.create(folder, about(cases, REPETITIONS))
+    Driver(all_fake(**fakes), kept, REPETITIONS, 0.1, Silent()).run(cases)
+    return analysis.load(folder)
+
+
+def test_a_difference_within_the_noise_is_none(tmp_path: Path) -> None:
+    wild = Fake(alter=lambda _, call: 100 * (1 + 0.2 * (-1) ** (call // 2)))
+    (table,) = run(tmp_path / "a", case(), ours=100.0, theirs=wild).tables
+    assert table.verdict(table.lines[1]) == "no difference"
+    assert not table.beats(table.lines[1])
+
+
+def test_a_rival_that_is_faster_is_marked(tmp_path: Path) -> None:
+    found = run(tmp_path / "a", case(), ours=100.0, theirs=80.0)
+    (table,) = found.tables
+    assert table.beats(table.lines[1])
+    assert table.verdict(table.lines[1]).startswith("0.8 x")
+    assert "Faster than Vshmem:" in text_of(found)
+    assert 'class="beaten"' in write(found, tmp_path / "a")[0].read_text()
+
+
+def test_the_floor_never_beats(tmp_path: Path) -> None:
+    (table,) = run(tmp_path / "a", case(FLOOR, OURS), ours=100.0, floor=50.0).tables
+    assert table.lines[0].against.real and not table.beats(table.lines[0])
+
+
+def test_more_is_better_where_it_is(tmp_path: Path) -> None:
+    (table,) = run(tmp_path / "a", case(unit="MB/s"), ours=100.0, theirs=120.0).tables
+    assert table.beats(table.lines[1])
+
+
+def test_limits_are_judged_by_the_pairs(tmp_path: Path) -> None:
+    wanted = (Wanted("bare", 2.5), Wanted("kernel", 1 / 8), Wanted(absolute=99))
+    contenders = (FLOOR, OURS, THEIRS)
+    found = run(
+        tmp_path / "a", case(*contenders, wanted=wanted), ours=100.0, theirs=900.0, floor=50.0
+    )
+    limits = found.tables[0].lines[1].limits
+    assert [kept for _, kept in limits] == [True, True, False]
+    assert [text.split(" (")[0] for text, _ in limits] == [
+        "<= 2.5 x bare",
+        "8 x faster than kernel",
+        "<= 99 ns",
+    ]
+    assert found.limits() == (2, 1)
+
+
+class Emulated(Fake):
+    """Between emulated machines."""
+
+    def measure(self, turns, seconds):
+        """As machines without KVM give it."""
+        found = super().measure(turns, seconds)
+        return [Reading(one.value, accelerator="tcg") for one in found]
+
+
+def test_emulated_times_say_so_everywhere(tmp_path: Path) -> None:
+    found = run(tmp_path / "a", case(), ours=Emulated())
+    page, markdown, text = (path.read_text() for path in write(found, tmp_path / "a"))
+    (picture,) = (tmp_path / "a" / "plots").glob("*.svg")
+    for written in (page, markdown, text):
+        assert re.search(r"ping \(native\) - emulated", written, re.IGNORECASE)
+        assert "not those of real machines" in written
+    assert "EMULATED" in picture.read_text()
+
+
+class Page(html.parser.HTMLParser):
+    """What a page refers to, and its cells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links, self.ids, self.cells, self.open = [], [], 0, []
+
+    def handle_starttag(self, tag, attributes):
+        """Notes it."""
+        found = dict(attributes)
+        self.links += [found[name] for name in ("src", "href", "xlink:href") if found.get(name)]
+        self.ids += [found["id"]] if "id" in found else []
+        self.cells += tag == "td"
+
+
+def test_the_page_needs_no_network_and_leaves_nothing_out(tmp_path: Path) -> None:
+    sizes = (8, 1024, 65536)
+    cases = (case(sizes=sizes), case(name="gone"))
+    found = run(tmp_path / "a", *cases, theirs=Missing("<Not> here."))
+    page = Page()
+    text = write(found, tmp_path / "a")[0].read_text()
+    page.feed(text)
+    assert page.links and all(link.startswith("#") for link in page.links)
+    assert len(page.ids) == len(set(page.ids))
+    assert "missing: &lt;Not&gt; here." in text
+    assert text.count("<svg") == 2
+    for picture in (tmp_path / "a" / "plots").glob("*.svg"):
+        ET.fromstring(picture.read_text())
+
+
+def test_a_case_that_nothing_could_play_has_a_table_and_no_plot(tmp_path: Path) -> None:
+    gone = Missing("Nothing is here.")
+    found = run(tmp_path / "a", case(), ours=gone, theirs=gone)
+    assert "<svg" not in write(found, tmp_path / "a")[0].read_text()
+    assert text_of(found).count("missing: Nothing is here.") == 2
+
+
+def test_the_same_samples_give_the_same_report(tmp_path: Path) -> None:
+    found = run(tmp_path / "a", case())
+    pages = [
+        [p.read_text() for p in write(analysis.load(tmp_path / "a"), tmp_path / "a")] for _ in "12"
+    ]
+    assert pages[0] == pages[1]
+    assert found.name == "a"
+
+
+def test_a_slower_run_is_found_though_the_machine_is_slower(tmp_path: Path) -> None:
+    run(tmp_path / "old", case(), ours=100.0, theirs=1000.0)
+    run(tmp_path / "mood", case(), ours=150.0, theirs=1500.0)
+    run(tmp_path / "slow", case(), ours=120.0, theirs=1000.0)
+    verdicts = [
+        compare(tmp_path / "old", tmp_path / new).rows[0][-1] for new in ("mood", "slow", "old")
+    ]
+    assert verdicts == ["no difference", "worse", "no difference"]
+    assert compare(tmp_path / "slow", tmp_path / "old").rows[0][-1] == "better"
+
+
+def test_what_only_one_run_has_is_said(tmp_path: Path) -> None:
+    run(tmp_path / "old", case(name="old"))
+    run(tmp_path / "new", case(name="new"), case(name="old"))
+    said = as_text(compare(tmp_path / "old", tmp_path / "new"))
+    assert "Only in the new one: new (native)." in said
+    assert "Only in the old one: new (native)." in as_text(
+        compare(tmp_path / "new", tmp_path / "old")
+    )
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="no run"):
+        analysis.load(tmp_path)
+    (tmp_path / "run.json").write_text('{"version": 99}')
+    with pytest.raises(Failed, match="another version"):
+        read_about(tmp_path)
+
+
+def test_what_a_contender_lacks_is_said(tmp_path: Path) -> None:
+    ring = Contender("ring", "theirs", ("r",), lacks="types")
+    fake = Fake(alter=noisy(50.0))
+    assert "ring lacks: types." in text_of(run(tmp_path / "a", case(OURS, ring), theirs=fake))

@@ -1,0 +1,7 @@
+"""`python3 -m vshmem_lab`."""
+
+import sys
+
+from vshmem_lab.cli import main
+
+sys.exit(main())

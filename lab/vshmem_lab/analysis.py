@@ -1,0 +1,262 @@
+"""From a run's samples to lines of a table: medians, intervals, and whether a difference is one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from vshmem_lab import stats, store
+from vshmem_lab.model import Case
+
+KEY = ["suite", "case", "environment"]
+PERCENTILES = ("p50", "p99", "p999")
+
+
+@dataclass
+class Line:
+    """A contender with one size: what was measured, and how Vshmem compares with it."""
+
+    contender: str
+    size: int
+    vshmem: bool
+    floor: bool
+    lacks: str
+    paper: str
+    summary: stats.Summary | None = None
+    tail: dict[str, float | None] = field(default_factory=dict)
+    placement: str = ""
+    accelerator: str = ""
+    error: str = ""
+    against: stats.Difference | None = None  # this one by the first of Vshmem
+    limits: list[tuple[str, bool]] = field(
+        default_factory=list
+    )  # what is wanted, and whether it is so
+
+
+@dataclass
+class Table:
+    """A case of a run."""
+
+    suite: str
+    case: str
+    environment: str
+    unit: str
+    way: str
+    lines: list[Line]
+    repetitions: int
+    unsteady: int  # repetitions that are left out, since the processors were moved in them
+    moved: int  # repetitions that count though they were, since there are too few others
+    noise: float | None  # the usual share by which a sample is off its median
+
+    @property
+    def title(self) -> str:
+        """The case, where it was played, and what a value means."""
+        way = f", {self.way}" if self.way else ""
+        return f"{self.case} ({self.environment}{way})"
+
+    @property
+    def emulated(self) -> bool:
+        """Whether machines in it were emulated, so that times say little of real ones."""
+        return any(line.accelerator == "tcg" for line in self.lines)
+
+    @property
+    def more_is_better(self) -> bool:
+        """Of this unit."""
+        return self.unit == "MB/s"
+
+    def verdict(self, line: Line) -> str:
+        """What a line's comparison with Vshmem says, in words."""
+        found = line.against
+        if line.vshmem or found is None:
+            return ""
+        ratio = 1 / found.ratio if self.more_is_better else found.ratio
+        words = f"{ratio:.3g} x Vshmem's time"
+        if self.more_is_better:
+            words = f"{found.ratio:.3g} x Vshmem's"
+        if not found.known:
+            return f"{words} (too few for a verdict)"
+        return words if found.real else "no difference"
+
+    def beats(self, line: Line) -> bool:
+        """Whether it is better than Vshmem, by more than noise; the floor is meant to be."""
+        if line.vshmem or line.floor or line.against is None or not line.against.real:
+            return False
+        return (line.against.ratio > 1) == self.more_is_better
+
+
+@dataclass
+class Run:
+    """A run of the lab."""
+
+    name: str
+    about: dict
+    tables: list[Table]
+
+    @property
+    def emulated(self) -> bool:
+        """Whether any machine was."""
+        return any(table.emulated for table in self.tables)
+
+    def limits(self) -> tuple[int, int]:
+        """How many limits are kept, and how many not."""
+        kept = [ok for table in self.tables for line in table.lines for _, ok in line.limits]
+        return sum(kept), len(kept) - sum(kept)
+
+
+def describe(cases: Sequence[Case]) -> list[dict]:
+    """What a run's metadata keeps of its cases, so that it can be read without this code's."""
+    return [
+        {
+            "suite": case.suite,
+            "case": case.name,
+            "environment": case.environment,
+            "unit": case.unit,
+            "way": case.way,
+            "sizes": list(case.sizes),
+            "wanted": [vars(wanted) for wanted in case.wanted],
+            "contenders": [
+                {
+                    "name": one.name,
+                    "vshmem": one.vshmem,
+                    "floor": one.floor,
+                    "lacks": one.lacks,
+                    "paper": case.papers.get(one.name, ""),
+                }
+                for one in case.contenders
+            ],
+        }
+        for case in cases
+    ]
+
+
+def load(folder: Path) -> Run:
+    """A run's tables, in the order in which it was measured."""
+    about = store.read_about(folder)
+    rows = store.read_rows(folder)
+    frame = pd.DataFrame(rows, columns=store.FIELDS)
+    for column in ("value", *PERCENTILES, "size", "repetition", "turn"):
+        frame[column] = pd.to_numeric(frame[column], errors="coerce")
+    frame["steady"] = frame["steady"] == "True"
+    found = dict(list(frame.groupby(KEY, sort=False)))
+    enough = min(about["repetitions"], stats.FEWEST)
+    tables = [
+        _table(case, found.get(tuple(case[k] for k in KEY)), enough) for case in about["cases"]
+    ]
+    return Run(folder.name, about, [table for table in tables if table])
+
+
+def _table(case: dict, samples: pd.DataFrame | None, enough: int) -> Table | None:
+    if samples is None:
+        return None
+    steady = samples[samples["steady"]]
+    tried, kept = (found["repetition"].nunique() for found in (samples, steady))
+    used = steady if kept >= min(enough, tried) else samples
+    lines = [
+        _line(contender, size, used)
+        for contender in case["contenders"]
+        for size in (case["sizes"][:1] if contender["floor"] else case["sizes"])
+    ]
+    _compare(lines, used)
+    for wanted in case["wanted"]:
+        _judge(lines, used, wanted, case["unit"])
+    names = {name: case[name] for name in (*KEY, "unit", "way")}
+    counted = used["repetition"].nunique()
+    left_out, moved = tried - counted, counted - kept
+    return Table(
+        **names,
+        lines=lines,
+        repetitions=counted,
+        unsteady=left_out,
+        moved=moved,
+        noise=_noise(used),
+    )
+
+
+def _of(samples: pd.DataFrame, contender: str, size: int) -> pd.DataFrame:
+    return samples[(samples["contender"] == contender) & (samples["size"] == size)]
+
+
+def _line(contender: dict, size: int, samples: pd.DataFrame) -> Line:
+    mine = _of(samples, contender["name"], size)
+    about = {key: contender[key] for key in ("vshmem", "floor", "lacks", "paper")}
+    line = Line(contender["name"], size, **about)
+    good = mine.dropna(subset=["value"])
+    errors = [error for error in mine["error"] if error]
+    if len(good) == 0:
+        line.error = errors[-1] if errors else "It was not measured."
+        return line
+    line.error = f"{len(errors)} of {len(mine)} turns failed: {errors[-1]}" if errors else ""
+    line.summary = stats.summarize(good["value"].to_numpy())
+    line.tail = {p: float(good[p].median()) if good[p].notna().any() else None for p in PERCENTILES}
+    line.placement = good["placement"].iloc[-1] or ""
+    line.accelerator = good["accelerator"].iloc[-1] or ""
+    return line
+
+
+def by_repetition(samples: pd.DataFrame, contender: str, size: int) -> pd.Series:
+    """A contender's value in each repetition; the floor, measured twice there, by its mean."""
+    mine = _of(samples, contender, size).dropna(subset=["value"])
+    return mine.groupby("repetition")["value"].mean()
+
+
+def _pairs(samples: pd.DataFrame, one: Line, other: Line) -> tuple[np.ndarray, np.ndarray]:
+    """What both had in the same repetitions."""
+    both = pd.concat(
+        [by_repetition(samples, line.contender, line.size) for line in (one, other)],
+        axis=1,
+        join="inner",
+    )
+    both = both[(both > 0).all(axis=1)]
+    return both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy()
+
+
+def _compare(lines: Sequence[Line], samples: pd.DataFrame) -> None:
+    """Each line with the first of Vshmem that has its size."""
+    for line in lines:
+        ours = _reference(lines, line.size)
+        if ours is None or line is ours or line.summary is None or ours.summary is None:
+            continue
+        pairs = _pairs(samples, ours, line)
+        if len(pairs[0]):
+            line.against = stats.compare_turns(*pairs)
+
+
+def _reference(lines: Sequence[Line], size: int) -> Line | None:
+    ours = [line for line in lines if line.vshmem]
+    same = [line for line in ours if line.size == size]
+    return next(iter(same or ours), None)
+
+
+def _judge(lines: Sequence[Line], samples: pd.DataFrame, wanted: dict, unit: str) -> None:
+    """Whether Vshmem keeps a limit: the median of the pairs' ratios counts."""
+    for ours in (line for line in lines if line.vshmem and line.summary):
+        if not wanted["of"]:
+            limit = wanted["absolute"]
+            ours.limits.append((f"<= {limit:g} {unit}", ours.summary.median <= limit))
+            continue
+        others = [one for one in lines if one.contender == wanted["of"] and one.summary]
+        same = [one for one in others if one.size == ours.size or one.floor]
+        if not same:
+            continue
+        theirs, mine = _pairs(samples, same[0], ours)
+        if len(mine):
+            ratio, factor = float(np.median(mine / theirs)), wanted["factor"]
+            said = f"{1 / factor:g} x faster than" if factor < 1 else f"<= {factor:g} x"
+            ours.limits.append(
+                (f"{said} {wanted['of']} ({_measured(ratio, factor)})", ratio <= factor)
+            )
+
+
+def _measured(ratio: float, factor: float) -> str:
+    return f"{1 / ratio:.3g}" if factor < 1 else f"{ratio:.3g}"
+
+
+def _noise(samples: pd.DataFrame) -> float | None:
+    """The usual share by which a sample is off its contender's median."""
+    groups = samples.dropna(subset=["value"]).groupby(["contender", "size"])["value"]
+    shares = [stats.noise(values.to_numpy()) for _, values in groups if len(values) > 2]
+    return float(np.median(shares)) if shares else None

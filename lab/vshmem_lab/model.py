@@ -1,0 +1,93 @@
+"""The words of the lab: a suite has cases, a case has contenders, which take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+THERE_AND_BACK = "there and back"
+ONE_WAY = "one way"
+
+
+class Failed(Exception):
+    """A step failed; the message says what happened and what to do."""
+
+
+class Missing(Failed):
+    """A contender can't be had here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A limit: Vshmem takes at most `factor` times what the contender `of` takes, or `absolute`."""
+
+    of: str = ""
+    factor: float = 0.0
+    absolute: float = 0.0
+
+
+@dataclass(frozen=True)
+class Contender:
+    """What is measured, and by which runner with which words."""
+
+    name: str
+    runner: str
+    words: tuple[str, ...]
+    vshmem: bool = False  # of Vshmem, which the others are compared with
+    floor: bool = False  # what the hardware gives
+    line: int = 0  # of the program's output
+    lacks: str = ""  # what it can't do that the others can
+
+
+@dataclass(frozen=True)
+class Case:
+    """Contenders that do the same work in one environment."""
+
+    suite: str
+    name: str
+    environment: str
+    contenders: tuple[Contender, ...]
+    sizes: tuple[int, ...] = (0,)
+    unit: str = "ns"
+    way: str = ""
+    wanted: tuple[Wanted, ...] = ()
+    across: bool = False  # between two processors: the floor tells how far apart they are
+    once: bool = False  # long and steady: one repetition is enough
+    papers: dict[str, str] = field(default_factory=dict, hash=False)  # their figure, by contender
+
+    @property
+    def label(self) -> str:
+        """The case and where it is played."""
+        return f"{self.name} ({self.environment})"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One contender's turn with one size."""
+
+    case: Case
+    contender: Contender
+    size: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a turn gave: a value, perhaps percentiles of single operations, or why there is none."""
+
+    value: float | None
+    p50: float | None = None
+    p99: float | None = None
+    p999: float | None = None
+    placement: str = ""
+    accelerator: str = ""  # of virtual machines: kvm, or tcg, which emulates
+    error: str = ""
+
+
+class Runner(Protocol):
+    """What can carry turns out."""
+
+    most: int  # turns that it takes at once
+
+    def measure(self, turns: Sequence[Turn], seconds: float) -> list[Reading]:
+        """Carries the turns out in this order. Raises Failed, or Missing if it never can."""

@@ -1,0 +1,180 @@
+"""Tables as grids of text, written as plain text or Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from vshmem_lab.analysis import Line, Run, Table
+from vshmem_lab.text import bytes_text, duration, quantity
+
+EMULATED = (
+    "Emulated: QEMU without KVM translated the machines' instructions. Compare rows with each "
+    "other; the times are not those of real machines."
+)
+
+
+@dataclass
+class Grid:
+    """A head, rows, and what is to be said below them."""
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+    beaten: set[int] = field(default_factory=set)  # rows that beat Vshmem
+    missing: set[int] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    emulated: bool = False
+
+
+def grid(table: Table) -> Grid:
+    """The grid of a case. Columns that would be empty are left out."""
+    shown = [(line, _cells(table, line)) for line in table.lines]
+    used = [name for name in _HEADS if any(cells.get(name) for _, cells in shown)]
+    out = Grid(table.title, used, [[cells.get(name, "") for name in used] for _, cells in shown])
+    out.beaten = {i for i, (line, _) in enumerate(shown) if table.beats(line)}
+    out.missing = {i for i, (line, _) in enumerate(shown) if line.summary is None}
+    out.emulated = table.emulated
+    out.notes = _notes(table)
+    return out
+
+
+_HEADS = (
+    "contender",
+    "size",
+    "median",
+    "95 % interval",
+    "p50",
+    "p99",
+    "p99.9",
+    "compared",
+    "t-test",
+    "papers",
+    "wanted",
+)
+
+
+def _cells(table: Table, line: Line) -> dict[str, str]:
+    cells = {
+        "contender": line.contender + (" (the floor)" if line.floor else ""),
+        "size": bytes_text(line.size) if line.size else "",
+        "papers": line.paper,
+    }
+    if line.summary is None:
+        return {**cells, "median": f"missing: {_first_line(line.error)}"}
+    found = line.summary
+    cells["median"] = quantity(found.median, table.unit)
+    if found.count > 1:
+        edges = (quantity(edge, table.unit) for edge in (found.low, found.high))
+        cells["95 % interval"] = " - ".join(edges)
+    for name, key in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999")):
+        value = line.tail.get(key)
+        cells[name] = duration(value) if value is not None else ""
+    cells["compared"] = table.verdict(line)
+    if line.against and line.against.welch_p == line.against.welch_p and not line.vshmem:
+        cells["t-test"] = f"p {_p(line.against.welch_p)}"
+    cells["wanted"] = ", ".join(f"{what}: {'yes' if ok else 'NO'}" for what, ok in line.limits)
+    return cells
+
+
+def _p(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else "no reason was given"
+
+
+def _notes(table: Table) -> list[str]:
+    notes = [EMULATED] if table.emulated else []
+    placements = dict.fromkeys(line.placement for line in table.lines if line.placement)
+    if placements:
+        notes.append(f"Where the processes sat: {'; '.join(placements)}.")
+    counted = f"{table.repetitions} repetition{'s' if table.repetitions != 1 else ''}"
+    if table.noise is not None:
+        counted += f"; a sample is off its median by {table.noise:.1%}, mostly"
+    if table.unsteady:
+        counted += (
+            f"; {table.unsteady} more in which the floor changed by over a quarter are left out"
+        )
+    if table.moved:
+        counted += f"; in {table.moved} of them the floor changed by over a quarter"
+    notes.append(counted + ".")
+    notes += [f"{line.contender} lacks: {line.lacks}." for line in table.lines if line.lacks]
+    failed = {f"{x.contender}: {x.error}" for x in table.lines if x.error and x.summary}
+    return notes + sorted(failed)
+
+
+def as_text(found: Grid) -> str:
+    """For a terminal. What is missing may be wider than its column."""
+    rows = [found.head, *found.rows]
+    wide = found.head.index("median") if "median" in found.head else -1
+    widths = [
+        max(
+            len(row[i])
+            for at, row in enumerate(rows)
+            if not (i == wide and at - 1 in found.missing)
+        )
+        for i in range(len(found.head))
+    ]
+    lines = []
+    for row in rows:
+        cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    title = found.title + (" - EMULATED" if found.emulated else "")
+    return "\n".join([title, *(f"  {line}" for line in (*lines, *found.notes))])
+
+
+def as_markdown(found: Grid) -> str:
+    """For a page."""
+    title = found.title + (" - emulated" if found.emulated else "")
+    rows = [
+        [f"**{cell}**" if i in found.beaten and cell else cell for cell in row]
+        for i, row in enumerate(found.rows)
+    ]
+    lines = [_row(found.head), _row(["---"] * len(found.head)), *(_row(row) for row in rows)]
+    return "\n".join([f"### {title}", "", *lines, "", *(f"{note}  " for note in found.notes), ""])
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def heading(run: Run) -> list[tuple[str, str]]:
+    """What the run was measured on."""
+    about = run.about
+    lines = [(key, str(value)) for key, value in about["machine"].items() if key != "versions"]
+    lines += [("versions", ", ".join(f"{k}: {v}" for k, v in about["machine"]["versions"].items()))]
+    lines += [("run", f"{about['repetitions']} repetitions of {about['seconds']:g} s a turn")]
+    if "load after" in about:
+        lines.append(("load after", str(about["load after"])))
+    if not about.get("complete"):
+        lines.append(
+            ("INCOMPLETE", "the run was interrupted; vshmem lab run --resume goes on with it")
+        )
+    if run.emulated:
+        lines.append(("EMULATED", "some machines; their tables say so"))
+    kept, missed = run.limits()
+    if kept + missed:
+        lines.append(("limits", f"{kept} kept, {missed} missed"))
+    return lines
+
+
+def beaten(run: Run) -> list[str]:
+    """A sentence for each contender that beats Vshmem."""
+    return [
+        f"{line.contender}{', ' + bytes_text(line.size) if line.size else ''}: {table.title}, "
+        f"{table.verdict(line)}"
+        for table in run.tables
+        for line in table.lines
+        if table.beats(line)
+    ]
+
+
+def text_of(run: Run) -> str:
+    """A run as plain text."""
+    heads = [f"{key + ':':<13} {value}" for key, value in heading(run)]
+    parts = ["\n".join(heads), *(as_text(grid(table)) for table in run.tables)]
+    if beaten(run):
+        parts.append("\n".join(["Faster than Vshmem:", *(f"  {line}" for line in beaten(run))]))
+    return "\n\n".join(parts) + "\n"

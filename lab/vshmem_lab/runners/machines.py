@@ -1,0 +1,187 @@
+"""Turns between two virtual machines, and between one and the host."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+
+from vshmem_lab import paths, priority
+from vshmem_lab.builds import current, vshmem
+from vshmem_lab.model import Failed, Missing, Reading, Turn
+from vshmem_lab.process import finish, started
+from vshmem_lab.runners import lines
+from vshmem_lab.runners.onekernel import limit, pingpong, plan
+
+UP_LIMIT = 300
+# Programs start slowly in an emulated machine.
+PATIENCE = 120
+
+
+class Machines:
+    """`with Machines() as m`: two machines that share a pool; nothing is left of them after it."""
+
+    def __init__(self) -> None:
+        self.names = ("vm0", "vm1")
+        # A cluster of our own: the user's machines, if there are any, are not meant.
+        self.cluster = f"lab-{os.getpid()}"
+        self.booted_in = 0.0
+
+    def __enter__(self) -> Machines:
+        began = time.monotonic()
+        try:
+            # Whatever directory we are called in.
+            shared = [w for f in {paths.LAB, paths.programs()} for w in ("--share", str(f))]
+            vshmem("up", "-n", "2", "--cluster", self.cluster, *shared, limit=UP_LIMIT)
+        except subprocess.TimeoutExpired:
+            self.__exit__()
+            raise Missing(
+                f"The machines did not boot within {UP_LIMIT} s. Try: vshmem up --timeout 600"
+            ) from None
+        except Failed as failure:
+            raise Missing(str(failure)) from None
+        self.booted_in = time.monotonic() - began
+        for pid in self._pids():
+            priority.make_heavy(pid)
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        vshmem("down", "--cluster", self.cluster, limit=60)
+
+    def state(self) -> dict:
+        """What `vshmem ps` says of our cluster."""
+        clusters = json.loads(vshmem("ps", "--json"))["clusters"]
+        return next(c for c in clusters if c["name"] == self.cluster)
+
+    def _pids(self) -> list[int]:
+        """Of the machines' QEMUs."""
+        return [machine["pid"] for machine in self.state()["machines"]]
+
+    @contextlib.contextmanager
+    def real_time(self) -> Iterator[None]:
+        """For machines whose processors mostly sleep."""
+        pids = self._pids()
+        for pid in pids:
+            priority.make_real_time(pid)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                priority.make_usual(pid)
+
+    def start(self, action: str, *arguments: str) -> contextlib.AbstractContextManager:
+        """Starts `vshmem ACTION` on our machines, beside us."""
+        variables = {"VSHMEM_CLUSTER": self.cluster}
+        return started([str(paths.command()), action, *arguments], variables)
+
+    def do(self, action: str, *arguments: str, what: str, within: float = PATIENCE) -> str:
+        """Runs `vshmem ACTION` on our machines; its output."""
+        with self.start(action, *arguments) as process:
+            return finish(process, what, within)
+
+    def where(self, readings: Sequence[Reading], host: int | None = None) -> list[Reading]:
+        """The readings, with where the machines sit, or the first and a process of the host."""
+        state = self.state()
+        cores = [",".join(map(str, machine["cores"] or [])) for machine in state["machines"]]
+        seats = cores if host is None else [cores[0], str(host)]
+        told = "machines" if host is None else "a machine and the host"
+        placement = (
+            f"{told} on cores {' and '.join(seats)}" if all(seats) else f"{told}, not pinned"
+        )
+        accelerator = state["accel"]
+        replace = dataclasses.replace
+        return [replace(one, placement=placement, accelerator=accelerator) for one in readings]
+
+
+class Guests:
+    """pingpong in both machines."""
+
+    most = 64
+
+    def __init__(self, machines: Machines) -> None:
+        self._machines = machines
+
+    def measure(self, turns: Sequence[Turn], seconds: float) -> list[Reading]:
+        """All turns, by one pair."""
+        what = "pingpong in the two machines"
+        within = PATIENCE + limit(turns, seconds)
+        argv = ["--", *pingpong(turns, seconds)]
+        said = self._machines.do("run", *argv, what=what, within=within)
+        return self._machines.where(lines.assigned(said, turns, what))
+
+
+class HostAndGuest:
+    """pingpong in the first machine and on the host."""
+
+    most = 64
+
+    def __init__(self, machines: Machines) -> None:
+        self._machines = machines
+
+    def measure(self, turns: Sequence[Turn], seconds: float) -> list[Reading]:
+        """All turns, by one pair."""
+        what = "pingpong in a machine and on the host"
+        within = PATIENCE + limit(turns, seconds)
+        state = self._machines.state()
+        # The second machine idles, so its core is free.
+        core = (state["machines"][1]["cores"] or [sorted(os.sched_getaffinity(0))[-1]])[0]
+        variables = {"LD_PRELOAD": str(current().library), "VSHMEM_POOL": state["pool"]}
+        argv = pingpong(turns, seconds)
+        here = priority.heavy(["taskset", "-c", str(core), *argv])
+        there = ["--vm", self._machines.names[0], "--", *argv]
+        with self._machines.start("run", *there) as guest, started(here, variables) as host:
+            said = finish(guest, what, within) + finish(host, what, within)
+        return self._machines.where(lines.assigned(said, turns, what), host=core)
+
+
+class Network:
+    """netpong over the network between the machines."""
+
+    most = 64
+
+    def __init__(self, machines: Machines) -> None:
+        self._machines = machines
+
+    def measure(self, turns: Sequence[Turn], seconds: float) -> list[Reading]:
+        """All turns, by one connection each."""
+        what = "netpong in the two machines"
+        program = str(paths.programs() / "netpong")
+        first, second = self._machines.names
+        client = [program, "-c", first, "-t", str(seconds), *plan(turns)]
+        with self._machines.start("exec", first, "--", program, "-l") as listener:
+            within = PATIENCE + limit(turns, seconds)
+            said = self._machines.do("exec", second, "--", *client, what=what, within=within)
+            finish(listener, "netpong's answering side", PATIENCE)
+        return self._machines.where(lines.assigned(said, turns, what))
+
+
+class Wakeup:
+    """Two processes that sleep, in two machines that wake each other."""
+
+    most = 64
+    LONGER = 10  # a turn takes so much longer: a wake-up takes a hundred times as long as a message
+
+    def __init__(self, machines: Machines) -> None:
+        self._machines = machines
+
+    def measure(self, turns: Sequence[Turn], seconds: float) -> list[Reading]:
+        """The methods in turn, within one program, as long as each is asked for."""
+        state = self._machines.state()
+        if not state["doorbell"] or state["driver"] is None:
+            raise Missing("The machines have no doorbells, or not the driver vshmem.ko.")
+        methods = list(dict.fromkeys(turn.contender.words[0] for turn in turns))
+        key = f"{0x57000000 | os.getpid():#x}"
+        program = str(paths.programs() / "wakeup")
+        argv = [program, "-k", key, "-t", str(seconds * self.LONGER), "-n", "1", *methods]
+        with self._machines.real_time():
+            what = "wakeup in the two machines"
+            said = self._machines.do("run", "--", *argv, what=what, within=PATIENCE * 2)
+        found = {method: reading for method, _, reading in lines.pongs(said)}
+        missing = [method for method in methods if method not in found]
+        if missing:
+            raise Failed(f"{what} did not print {missing[0]}: {said.strip()}")
+        return self._machines.where([found[turn.contender.words[0]] for turn in turns])

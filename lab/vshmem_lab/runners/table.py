@@ -1,0 +1,88 @@
+"""The runners by name, each set up when the first turn needs it, and ended with the lab."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from vshmem_lab import builds
+from vshmem_lab.model import Missing, Runner
+from vshmem_lab.runners import machines, mpi, onekernel, xen
+
+# Of the runners "at a rate": a round each 100 us, more than the kernel takes for one.
+INTERVAL = 100_000
+
+
+class Runners:
+    """`with Runners(...) as r`: `r.find(name)` gives a runner; nothing is left of them after it."""
+
+    def __init__(self, pair: tuple[int, int], repetitions: int, before: Path | None = None) -> None:
+        self._pair, self._repetitions, self._before = pair, repetitions, before
+        self._stack = ExitStack()
+        self._pools: dict[str, dict[str, str]] = {}
+        self._machines: machines.Machines | None = None
+        self._found: dict[str, Runner] = {}
+        self._makers: dict[str, Callable[[], Runner]] = {
+            "ipcbench": lambda: onekernel.Ipcbench({}, pair),
+            "ipcbench as root": lambda: onekernel.Ipcbench({}, pair, as_root=True),
+            "ipcbench, Vshmem": lambda: onekernel.Ipcbench(self._pool("vshmem"), pair),
+            "ipcbench, Vshmem as root": lambda: onekernel.Ipcbench(
+                self._pool("vshmem"), pair, True
+            ),
+            "ipcbench, Vshmem before": lambda: onekernel.Ipcbench(self._pool("before"), pair),
+            "pair": lambda: onekernel.Pair({}, pair),
+            "pair, Vshmem": lambda: onekernel.Pair(self._pool("vshmem"), pair),
+            "pair at a rate": lambda: onekernel.Pair({}, pair, interval=INTERVAL),
+            "pair at a rate, Vshmem": lambda: onekernel.Pair(
+                self._pool("vshmem"), pair, interval=INTERVAL
+            ),
+            "containers": lambda: onekernel.Pair(self._enclosed(), pair, onekernel.container),
+            "loopback": lambda: onekernel.Loopback(pair),
+            "guests": lambda: machines.Guests(self.machines()),
+            "host and guest": lambda: machines.HostAndGuest(self.machines()),
+            "network": lambda: machines.Network(self.machines()),
+            "wakeup": lambda: machines.Wakeup(self.machines()),
+            "Xen": lambda: xen.Domains(repetitions),
+            "MPI on one kernel": lambda: mpi.OneKernel(pair),
+            "MPI by Vshmem": lambda: mpi.Cluster(self.machines(), tcp=False),
+            "MPI by TCP": lambda: mpi.Cluster(self.machines(), tcp=True),
+        }
+
+    def __enter__(self) -> Runners:
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self._stack.__exit__(*exc)
+
+    def names(self) -> set[str]:
+        """The runners that there are."""
+        return set(self._makers)
+
+    def find(self, name: str) -> Runner:
+        """The runner of that name. Raises Missing if it can't be had here."""
+        if name not in self._found:
+            self._found[name] = self._makers[name]()
+        return self._found[name]
+
+    def machines(self) -> machines.Machines:
+        """Two machines, booted when they are first asked for."""
+        if self._machines is None:
+            self._machines = self._stack.enter_context(machines.Machines())
+        return self._machines
+
+    def _pool(self, which: str) -> dict[str, str]:
+        """The environment of a build's programs: it has a pool of its own."""
+        if which not in self._pools:
+            if which == "before" and self._before is None:
+                raise Missing("No earlier build was named (--before).")
+            build = builds.earlier(self._before) if which == "before" else builds.current()
+            pool = builds.Pool(f"lab-{os.getpid()}-{which}", build)
+            self._pools[which] = self._stack.enter_context(pool).environment()
+        return self._pools[which]
+
+    def _enclosed(self) -> dict[str, str]:
+        if os.geteuid() != 0:
+            raise Missing("Only root makes name spaces as a container has them.")
+        return self._pool("vshmem")

@@ -1,0 +1,120 @@
+"""`vshmem lab run`: measures, keeps what is done, and goes on with a run that was interrupted."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from vshmem_lab import analysis, paths, system
+from vshmem_lab.analysis import Run
+from vshmem_lab.choice import Choice, selected
+from vshmem_lab.driver import Driver
+from vshmem_lab.model import Failed
+from vshmem_lab.progress import Steps
+from vshmem_lab.report.grid import text_of
+from vshmem_lab.runners.table import Runners
+from vshmem_lab.store import Store, read_about
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a run is carried out."""
+
+    choice: Choice
+    repetitions: int
+    seconds: float
+    processors: tuple[int, int]
+
+
+def new(plan: Plan, folder: Path | None) -> tuple[int, Path]:
+    """A new run; its exit code and its folder."""
+    cases = selected(plan.choice)
+    folder = folder or paths.runs() / system.stamp()
+    about = {
+        "choice": dataclasses.asdict(plan.choice),
+        "repetitions": plan.repetitions,
+        "seconds": plan.seconds,
+        "processors": list(plan.processors),
+        "machine": system.describe(),
+        "cases": analysis.describe(cases),
+        "complete": False,
+    }
+    return _measure(plan, Store.create(folder, about), about), folder
+
+
+def resume(folder: Path | None) -> int:
+    """Goes on with a run, by default the last one."""
+    folder = folder or last()
+    about = read_about(folder)
+    if about["machine"]["commit"] != system.commit():
+        was = about["machine"]["commit"]
+        raise Failed(f"{folder.name} measures the commit {was}, and this one is {system.commit()}.")
+    choice = Choice(**{k: v if k == "before" else tuple(v) for k, v in about["choice"].items()})
+    one, other = about["processors"]
+    plan = Plan(choice, about["repetitions"], about["seconds"], (one, other))
+    return _measure(plan, Store.resume(folder), about)
+
+
+def last() -> Path:
+    """The run that was begun last."""
+    found = sorted(paths.runs().glob("*/run.json"), key=lambda file: file.parent.name)
+    if not found:
+        raise Failed("There is no run yet. Begin one: vshmem lab run sharing")
+    return found[-1].parent
+
+
+def _measure(plan: Plan, store: Store, about: dict) -> int:
+    cases = selected(plan.choice)
+    paths.build_programs()
+    before = Path(plan.choice.before) if plan.choice.before else None
+    total = sum(1 if case.once else plan.repetitions for case in cases)
+    handler = signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED + 13))
+    try:
+        with Runners(plan.processors, plan.repetitions, before) as runners, Steps(total) as steps:
+            Driver(runners.find, store, plan.repetitions, plan.seconds, steps).run(cases)
+    except KeyboardInterrupt:
+        print(
+            f"\nInterrupted. What was measured is kept; go on with:\n  {again(store)}",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    store.describe({**about, "complete": True, "load after": system.load()})
+    run = analysis.load(store.folder)
+    print(text_of(run))
+    print(f"kept in {shown(store.folder)}; a page of it: vshmem lab report {named(store.folder)}")
+    return 0
+
+
+def again(store: Store) -> str:
+    """The command that goes on with a run."""
+    return f"vshmem lab run --resume {named(store.folder)}"
+
+
+def named(folder: Path) -> str:
+    """What to call a run: its name, or the folder if it is kept elsewhere."""
+    return folder.name if folder.parent == paths.runs() else shown(folder)
+
+
+def shown(folder: Path) -> str:
+    """A folder as it is shown: from here, if it is below."""
+    try:
+        return str(folder.relative_to(Path.cwd()))
+    except ValueError:
+        return str(folder)
+
+
+def failures(run: Run) -> list[str]:
+    """Contenders that failed or were missing."""
+    return [
+        f"{table.title}: {line.contender}: {line.error}"
+        for table in run.tables
+        for line in table.lines
+        if line.error
+    ]

@@ -1,0 +1,41 @@
+"""What the suites' tables are written with."""
+
+from __future__ import annotations
+
+from vshmem_lab.model import Case, Contender, Wanted
+
+FLOOR, KERNEL, VSHMEM = "bare", "kernel", "Vshmem"
+
+
+def faster(times: float, than: str = KERNEL) -> Wanted:
+    """Vshmem takes at most the other's time divided by `times`."""
+    return Wanted(of=than, factor=1 / times)
+
+
+def within(times: float, of: str) -> Wanted:
+    """Vshmem takes at most `times` the time of the other."""
+    return Wanted(of=of, factor=times)
+
+
+def ipcbench(name: str, command: str, where: str = "", **rest) -> Contender:
+    """A contender on one kernel; `where` is the rest of its runner's name."""
+    return Contender(name, f"ipcbench{where}", tuple(command.split()), **rest)
+
+
+def floor(command: str, name: str = FLOOR) -> Contender:
+    """What the hardware gives."""
+    return ipcbench(name, command, floor=True)
+
+
+def vshmem(command: str, name: str = VSHMEM, where: str = ", Vshmem", **rest) -> Contender:
+    """The same program under the interposer."""
+    return ipcbench(name, command, where, vshmem=True, **rest)
+
+
+def with_before(case: Case) -> Case:
+    """The case with an earlier build of Vshmem beside the present one."""
+    ours = next((c for c in case.contenders if c.runner == "ipcbench, Vshmem"), None)
+    if ours is None:
+        return case
+    before = Contender("Vshmem before", "ipcbench, Vshmem before", ours.words, line=ours.line)
+    return Case(**{**vars(case), "contenders": (*case.contenders, before)})

@@ -1,0 +1,205 @@
+"""The suite `sharing`: segments, semaphores and queues, as papers 000 and 004 measured them.
+
+The same binary runs on the kernel's System V and on Vshmem. The floor is what the hardware gives:
+plain mmap, or two processes that spin on one cache line.
+"""
+
+from __future__ import annotations
+
+from vshmem_lab.model import THERE_AND_BACK, Case, Contender, Wanted
+from vshmem_lab.suites.parts import FLOOR, KERNEL, VSHMEM, faster, floor, ipcbench, vshmem, within
+
+SUITE = "sharing"
+NATIVE = "native"
+MANY_SETS, MANY_SEGMENTS = 80_000, 20_000
+MANY, FEW = f"lookup {MANY_SETS},{MANY_SEGMENTS}", "lookup 10,10"
+FEW_OBJECTS = "20 IPC objects"
+PAYLOADS = (8, 1024, 65536)
+
+
+def both(name: str, command: str, *wanted: Wanted, bare: str = "", **rest) -> Case:
+    """The same command on the kernel's System V and on Vshmem, perhaps with a floor."""
+    floors = (floor(bare),) if bare else ()
+    contenders = (*floors, ipcbench(KERNEL, command), vshmem(command))
+    return Case(SUITE, name, NATIVE, contenders, wanted=wanted, **rest)
+
+
+def across(name: str, command: str, *wanted: Wanted, **rest) -> Case:
+    """Two processes on two processors."""
+    return both(name, command, *wanted, across=True, **rest)
+
+
+def lookup(name: str, line: int) -> Case:
+    """Among many IPC objects, against few."""
+    few = vshmem(FEW, FEW_OBJECTS, line=line)
+    contenders = (vshmem(MANY, line=line), Contender(few.name, few.runner, few.words, line=line))
+    return Case(SUITE, name, NATIVE, contenders, wanted=(within(1.5, FEW_OBJECTS),))
+
+
+UNCONTENDED = (
+    both("load and store, 64 KiB segment", "memory shm", within(1.05, FLOOR), bare="memory mmap"),
+    both(
+        "load and store, 64 MiB segment",
+        "memory shm,large",
+        within(1.05, FLOOR),
+        bare="memory mmap,large",
+    ),
+    both("P and V, uncontended", "semaphore plain", faster(8)),
+    both("P and V, uncontended, SEM_UNDO", "semaphore undo", faster(8)),
+    both("P and V, uncontended, mode 0666", "semaphore open", faster(8)),
+    both("P and V, uncontended, 250th of a set", "semaphore many", faster(8)),
+    Case(
+        SUITE,
+        "P and V, uncontended, as root",
+        NATIVE,
+        (
+            ipcbench(KERNEL, "semaphore plain", " as root"),
+            vshmem("semaphore plain", where=", Vshmem as root"),
+        ),
+    ),
+    both("send and receive, uncontended, 64 B", "queue 64", faster(8)),
+    both("send and receive, uncontended, 1 KiB", "queue 1024", faster(5)),
+)
+
+ACROSS = (
+    across(
+        "Sync: semaphore ping-pong",
+        "handover semaphore",
+        within(2.5, FLOOR),
+        bare="handover bare",
+        way=THERE_AND_BACK,
+    ),
+    across(
+        "64 B queue ping-pong",
+        "handover queue",
+        within(4, FLOOR),
+        bare="handover bare",
+        way=THERE_AND_BACK,
+    ),
+    across(
+        "64 B ping-pong, one queue, two types",
+        "handover types",
+        bare="handover bare",
+        way=THERE_AND_BACK,
+    ),
+    across(
+        "queue stream, 64 B, per message",
+        "stream 64",
+        faster(8),
+        bare="stream bare,64",
+        way="one way",
+    ),
+    across(
+        "queue stream, 4 KiB, per message",
+        "stream 4096",
+        faster(5),
+        bare="stream bare,4096",
+        way="one way",
+    ),
+)
+
+SET_UP = (
+    both("get, attach, touch, detach, remove, 4 KiB", "segment 4096", within(1, KERNEL)),
+    both("get, attach, touch, detach, remove, 1 MiB", "segment 1048576", within(1, KERNEL)),
+    lookup("look-up by key, 100,000 IPC objects", 0),
+    lookup("attach and detach, 100,000 IPC objects", 1),
+    lookup("semop twice, 100,000 IPC objects", 2),
+)
+
+CROWDS = tuple(
+    both(f"{name}, {n} processes per core", f"crowd {word},{n}", within(1.3, KERNEL))
+    for name, word in (("mutex", "mutex"), ("token ring", "ring"))
+    for n in (2, 8)
+)
+
+WAITING = (
+    both("answer of a process that slept 3 ms", "sleeper wake", within(1.3, KERNEL)),
+    *(
+        both(
+            f"processor time of a waiting {name}",
+            f"sleeper {word}",
+            Wanted(absolute=1000),
+            once=True,
+            unit="us/s",
+        )
+        for name, word in (("P", "semaphore"), ("msgrcv", "queue"))
+    ),
+)
+
+
+def methods(runner: str, prefix: str, *, ours: bool) -> tuple[Contender, ...]:
+    """Messages by a segment with semaphores, and by queues."""
+    names = (("segment", "segment and semaphores"), ("queue", "queues"))
+    return tuple(Contender(f"{prefix}{name}", runner, (w,), vshmem=ours) for w, name in names)
+
+
+OURS, KERNELS = "Vshmem, ", "kernel, "
+NETWORK = tuple(Contender(word.upper(), "network", (word,)) for word in ("tcp", "udp"))
+LOOPBACK = tuple(Contender(word.upper(), "loopback", (word,)) for word in ("tcp", "udp"))
+
+MESSAGES = tuple(
+    Case(SUITE, "Sync with a payload", where, contenders, PAYLOADS, way=THERE_AND_BACK)
+    for where, contenders in (
+        (
+            NATIVE,
+            (
+                *methods("pair, Vshmem", OURS, ours=True),
+                *methods("pair", KERNELS, ours=False),
+                *LOOPBACK,
+            ),
+        ),
+        ("containers", methods("containers", OURS, ours=True)),
+        ("host-guest", methods("host and guest", OURS, ours=True)),
+        ("guest-guest", (*methods("guests", OURS, ours=True), *NETWORK)),
+    )
+)
+
+# From when a message was due, however long the one before took.
+AT_A_RATE = Case(
+    SUITE,
+    "a message each 100 µs, from when it was due",
+    NATIVE,
+    (
+        *methods("pair at a rate, Vshmem", OURS, ours=True),
+        *methods("pair at a rate", KERNELS, ours=False),
+    ),
+    (8,),
+    way=THERE_AND_BACK,
+)
+
+
+def sync(where: str, runner: str, *others: Contender, wanted: tuple[Wanted, ...]) -> Case:
+    """Semaphores back and forth, beside two words of the same memory."""
+    contenders = (
+        Contender(FLOOR, runner, ("bare",), floor=True),
+        Contender(VSHMEM, runner, ("semaphore",), vshmem=True),
+        *others,
+    )
+    name = "Sync: semaphore ping-pong"
+    return Case(SUITE, name, where, contenders, (8,), "ns", THERE_AND_BACK, wanted, across=True)
+
+
+ELSEWHERE = (
+    sync("containers", "containers", wanted=(within(2.5, FLOOR),)),
+    sync("host-guest", "host and guest", wanted=(within(2.5, FLOOR),)),
+    sync(
+        "guest-guest",
+        "guests",
+        NETWORK[0],
+        wanted=(within(2.5, FLOOR), faster(300, "TCP")),
+    ),
+    Case(
+        SUITE,
+        "semaphore ping-pong, both asleep",
+        "guest-guest",
+        (
+            Contender("doorbell by the driver itself", "wakeup", ("bell",)),
+            Contender(VSHMEM, "wakeup", ("woken",), vshmem=True),
+        ),
+        (8,),
+        way=THERE_AND_BACK,
+        wanted=(within(1.5, "doorbell by the driver itself"),),
+    ),
+)
+
+CASES = (*UNCONTENDED, *ACROSS, *SET_UP, *CROWDS, *WAITING, *MESSAGES, AT_A_RATE, *ELSEWHERE)

@@ -1,0 +1,40 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+
+
+def significant(value: float) -> str:
+    """Three digits, or whole numbers with thousands marked."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def duration(ns: float) -> str:
+    """Nanoseconds in a unit that reads well."""
+    for limit, unit in ((1e3, "ns"), (1e6, "µs"), (1e9, "ms")):
+        if ns < limit:
+            return f"{ns / limit * 1e3:.3g} {unit}"
+    return f"{ns / 1e9:.3g} s"
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """A value in its unit; a dash for none."""
+    if value is None or math.isnan(value):
+        return "-"
+    return duration(value) if unit == "ns" else f"{significant(value)} {unit}"
+
+
+def bytes_text(size: int) -> str:
+    """8 B, 1 KiB, 64 KiB."""
+    for shift, unit in ((20, "MiB"), (10, "KiB")):
+        if size >= 1 << shift and size % (1 << shift) == 0:
+            return f"{size >> shift} {unit}"
+    return f"{size} B"
+
+
+def times(ratio: float) -> str:
+    """A ratio."""
+    return significant(ratio)
