@@ -5,13 +5,16 @@ use crate::line::Line;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Hydra's command line. All variables but the preloaded libraries are in its environment, which it passes on.
+/// Hydra's command line. All variables but the preloaded libraries are in its environment and in that of its
+/// daemons.
 pub fn command(launcher: &Launcher, line: &Line, rsh: &Path) -> Vec<OsString> {
     let mut out: Vec<OsString> = vec![launcher.file.clone().into()];
     out.extend(["-launcher", "ssh", "-launcher-exec"].map(OsString::from));
     out.push(rsh.into());
     out.extend(["-hosts".into(), line.host_list().into()]);
-    out.extend(["-genv".into(), "LD_PRELOAD".into(), line.preload.clone()]);
+    // Ranks have the environment of their own host's daemon, and so its pool, not that of the launcher.
+    out.extend(["-genvnone", "-genv", "LD_PRELOAD"].map(OsString::from));
+    out.push(line.preload.clone());
     if line.label {
         out.extend(["-prepend-pattern", "[%r] "].map(OsString::from));
     }

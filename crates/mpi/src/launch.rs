@@ -87,7 +87,7 @@ mod tests {
     fn hydra_s_command_line() {
         let got = text(&mpich().command(&line(), Path::new("/r/rsh")));
         let want = "/usr/bin/mpiexec.mpich -launcher ssh -launcher-exec /r/rsh -hosts vm0:1,vm1:2 \
-                    -genv LD_PRELOAD /a.so:/b.so -n 3 ./a.out -x";
+                    -genvnone -genv LD_PRELOAD /a.so:/b.so -n 3 ./a.out -x";
         assert_eq!(got, want);
         let more = Line {
             label: true,

@@ -88,6 +88,8 @@ impl Plan {
     pub fn job(&self, host: &Host) -> Job {
         let mut changes = self.changes.clone();
         changes.extend(host.pool.iter().map(|pool| ("VSHMEM_POOL".into(), pool.into())));
+        let log = self.situation.log.iter().map(|log| verify::log_file_in(&host.name, log).into());
+        changes.extend(log.map(|log: OsString| ("UCX_LOG_FILE".into(), log)));
         let label = host.name.clone();
         let cwd = self.cwd.as_deref();
         let mut job = Job::new(host.location.clone(), label, &changes, cwd, self.identity.clone());

@@ -10,10 +10,15 @@ use vshmem_mpi::files::Files;
 use vshmem_mpi::settings::Setting;
 use vshmem_mpi::verify::{bytes_on_network, Heard};
 
-/// Where UCX writes in each host; `%p` is the rank's pid. The name is this job's alone.
+/// Where UCX writes; `%p` is the rank's pid. The name is this job's alone.
 pub fn log_file() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("/tmp/vshmem-mpirun-{}-{}.%p", std::process::id(), now.as_micros())
+}
+
+/// The same in one host: several may have one /tmp.
+pub fn log_file_in(host: &str, log: &str) -> String {
+    log.replace("%p", &format!("{host}.%p"))
 }
 
 /// Refuses settings of the user's own with which nothing can be verified.
@@ -30,16 +35,16 @@ pub fn check_settings(settings: &[Setting]) -> Result<()> {
 /// A job that is watched.
 pub struct Watch<'a> {
     hosts: &'a [Host],
-    log: String,
+    log: &'a str,
     /// Bytes that had passed each host's network when the job began.
     before: Vec<Option<u64>>,
 }
 
 impl<'a> Watch<'a> {
     /// Begins to watch.
-    pub fn begin(hosts: &'a [Host], log: &str) -> Watch<'a> {
+    pub fn begin(hosts: &'a [Host], log: &'a str) -> Watch<'a> {
         let before = hosts.iter().map(|host| traffic(&reach(host))).collect();
-        Watch { hosts, log: log.replace("%p", "*"), before }
+        Watch { hosts, log, before }
     }
 
     /// Says what was seen on standard error. An error if ranks that share a pool have talked by TCP.
@@ -49,7 +54,8 @@ impl<'a> Watch<'a> {
             let files = reach(host);
             let group = groups.entry(host.pool.as_deref().unwrap_or("default")).or_default();
             group.hosts.push(&host.name);
-            if let Some(log) = take_log(&files, &self.log) {
+            let pattern = log_file_in(&host.name, self.log).replace("%p", "*");
+            if let Some(log) = take_log(&files, &pattern) {
                 group.heard.take(&log);
             }
             if let (Some(before), Some(after)) = (before, traffic(&files)) {

@@ -116,7 +116,7 @@ pub const TABLE: &[Row] = &[
     },
     Row {
         name: "OMPI_MCA_osc",
-        value: |it| (it.major < 5).then(|| "pt2pt".into()),
+        value: |it| (it.major < 5).then(|| "^ucx,rdma".into()),
         reason:
             "one-sided operations by version 4's osc/ucx are not finished at the end of a fence, and its \
                  osc/rdma finds no way to another host",
