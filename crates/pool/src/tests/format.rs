@@ -155,9 +155,10 @@ fn a_pool_has_the_uuid_that_its_maker_drew() {
     assert_eq!(words.map(u64::to_le_bytes).concat(), bytes);
     // Not a random UUID, so none.
     for (index, bit) in [(0, 0x40 << 48), (0, 0x80 << 48), (1, 0x80), (1, 0x40)] {
-        sb.uuid[index].fetch_xor(bit, Relaxed);
+        let word = sb.uuid[index].load(Relaxed);
+        sb.uuid[index].store(word ^ bit, Relaxed);
         assert_eq!(open(&memory).unwrap().uuid(), None, "{index} {bit:#x}");
-        sb.uuid[index].fetch_xor(bit, Relaxed);
+        sb.uuid[index].store(word, Relaxed);
     }
     // A pool of an older library: whatever lies there, it has none.
     sb.compatible.store(!HAS_UUID, Relaxed);
