@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use vshmem_cluster::{error, launch, Host, Identity, Job, Launch, LaunchOptions, Location, Reached, Result};
@@ -10,11 +11,11 @@ use vshmem_cluster::{error, launch, Host, Identity, Job, Launch, LaunchOptions, 
 const VSHMEM: &str = env!("CARGO_BIN_EXE_vshmem");
 
 /// A host that is reached; commands there have the variable `HOST`.
-fn host(name: &str) -> Host {
+fn host(name: &str, program: &Path) -> Host {
     // As with a container's runtime, standard input and output are two pipes.
     let pipes = format!("cat | HOST={name} \"$@\" | cat");
     let prefix = vec!["sh".into(), "-c".into(), pipes.into(), "sh".into()];
-    let reached = Reached { name: name.into(), prefix, program: VSHMEM.into() };
+    let reached = Reached { name: name.into(), prefix, program: program.into() };
     let location = Location::Reached(reached);
     let job = Job::new(location, name.into(), &[], Some(Path::new("/")), Identity::current());
     Host { name: name.into(), job }
@@ -36,27 +37,26 @@ impl Scratch {
 
     /// Launches a script, whose remote shell is `$1`, in two hosts. Commands other than sh are refused.
     fn launch(&self, script: &str) -> Result<u8> {
-        let command = |shell: &Path| -> Vec<OsString> {
-            vec![
-                "sh".into(),
-                "-c".into(),
-                format!("cd {}; {script}", self.0.display()).into(),
-                "sh".into(),
-                shell.into(),
-            ]
-        };
-        let admit = |_: &str, words: &[OsString]| match words {
-            [first, ..] if first == "sh" => Ok(words.to_vec()),
-            _ => Err(error!("only sh may be run")),
-        };
-        launch(&Launch {
-            hosts: vec![host("one"), host("two")],
-            command: &command,
-            admit: &admit,
-            program: Path::new("/no/such"),
-            options: LaunchOptions::default(),
-        })
+        let script = format!("cd {}; {script}", self.0.display());
+        launch_with(Path::new(VSHMEM), &["sh", "-c", &script, "sh"])
     }
+}
+
+/// Launches a command, whose last argument is its remote shell, in two hosts, of which the first has this
+/// program for vshmem.
+fn launch_with(program: &Path, command: &[&str]) -> Result<u8> {
+    let words = |shell: &Path| command.iter().map(OsString::from).chain([shell.into()]).collect();
+    let admit = |_: &str, words: &[OsString]| match words {
+        [first, ..] if first == "sh" => Ok(words.to_vec()),
+        _ => Err(error!("only sh may be run")),
+    };
+    launch(&Launch {
+        hosts: vec![host("one", program), host("two", Path::new(VSHMEM))],
+        command: &words,
+        admit: &admit,
+        program: Path::new("/no/such"),
+        options: LaunchOptions::default(),
+    })
 }
 
 impl Drop for Scratch {
@@ -145,7 +145,7 @@ fn a_host_that_is_lost_ends_the_job() {
 
 #[test]
 fn a_host_that_can_not_be_reached_is_named() {
-    let mut nowhere = host("nowhere");
+    let mut nowhere = host("nowhere", Path::new(VSHMEM));
     let prefix = vec!["sh".into(), "-c".into(), "echo no such container >&2".into()];
     nowhere.job.location =
         Location::Reached(Reached { name: "nowhere".into(), prefix, program: VSHMEM.into() });
@@ -158,4 +158,55 @@ fn a_host_that_can_not_be_reached_is_named() {
     });
     let why = why.expect_err("it is not there").to_string();
     assert!(why.contains("nowhere") && why.contains("no such container"), "{why}");
+}
+
+/// Remote shells that are killed at any time, some before they have asked.
+#[test]
+fn no_command_outlives_its_remote_shell() {
+    let scratch = Scratch::new("storm");
+    let script = r#"for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+            "$1" two sh -c "'exec sleep 86204'" & one=$!
+            "$1" one sh -c "'exec sleep 86204'" & other=$!
+            sleep 0.0$i; kill -9 $one; sleep 0.0$i; kill -9 $other
+        done 2>/dev/null
+        while pgrep -f "^sleep 86204" >/dev/null; do sleep 0.1; done; exit 4"#;
+    assert_eq!(scratch.launch(script).unwrap(), 4);
+}
+
+/// A shell command that says a million times what a hostile relay may ask for.
+fn a_million(host: &str, command: &str) -> String {
+    format!(r#"seq -f '{{"start":{{"id":%.0f,"host":"{host}","command":"{command}"}}}}' 1000000"#)
+}
+
+/// What each relay says is the end of its job, or comes to nothing. The agents are honest.
+#[test]
+fn a_hostile_relay_ends_only_its_job() {
+    let ready = r#"echo '{"ready":{"shell":"/x"}}'"#;
+    for (name, says, code) in [
+        ("noise", "cat /dev/urandom".into(), 125),
+        ("an endless line", "cat /dev/zero".into(), 125),
+        ("it is ready twice", format!("{ready}; {ready}"), 125),
+        ("a path for a shell", "echo '{\"ready\":{\"shell\":\"/a;b\"}}'".into(), 125),
+        ("it ends", format!("{ready}; exit 0"), 125),
+        ("it is not ready", a_million("two", "sh"), 125),
+        (
+            "unknown hosts",
+            format!("{ready}; {} | while read -r x; do echo \"$x\"; done", a_million("nine", "sh")),
+            125,
+        ),
+        ("refused commands", format!("{ready}; {}", a_million("two", "rm")), 125),
+        ("admitted commands", format!("{ready}; {}", a_million("two", "sh -c :")), 125),
+        ("nothing to hang up", format!("{ready}; yes '{{\"hungup\":{{\"id\":1}}}}' | head -n 100000"), 4),
+    ] {
+        let scratch = Scratch::new("hostile");
+        let relay = scratch.0.join("relay");
+        let script =
+            format!("#!/bin/sh\n[ \"$2\" = --relay ] || exec {VSHMEM} \"$@\"\n{says}\nexec sleep 60\n");
+        fs::write(&relay, script).expect("a file");
+        fs::set_permissions(&relay, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let begun = Instant::now();
+        let got = launch_with(&relay, &["sh", "-c", "sleep 2; exit 4"]);
+        assert_eq!(got.map_err(|e| e.to_string()), Ok(code), "{name}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{name}: {:?}", begun.elapsed());
+    }
 }
