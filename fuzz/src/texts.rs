@@ -44,6 +44,8 @@ const ROOMS: [Room; 3] = [
             "guest session",
             "host session",
             "attached",
+            "relay",
+            "remote command",
         ],
     },
 ];

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use vshmem_cluster::{error, launch, Host, Identity, Job, Launch, LaunchOptions, Location, Reached, Result};
 
 const VSHMEM: &str = env!("CARGO_BIN_EXE_vshmem");
@@ -133,14 +133,24 @@ fn nothing_outlives_the_launcher() {
     assert!(ends("sleep\u{0}86202"), "all are gone");
 }
 
+/// Either of the two processes of a host's agent is killed: in a container, the host as a whole may be.
 #[test]
 fn a_host_that_is_lost_ends_the_job() {
     let scratch = Scratch::new("lost");
-    let script = r#""$1" two sh -c "'echo >began; kill -9 $PPID; sleep 86203'"; sleep 86203"#;
-    let begun = Instant::now();
-    assert_eq!(scratch.launch(script).unwrap(), 125);
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    assert!(ends("sleep\u{0}86203"), "all are gone");
+    for killed in [r"\$PPID", r"\$(ps -o ppid= \$PPID)"] {
+        let script = format!(
+            r#""$1" two sh -c "'setsid sleep 86203 & date +%s >at; kill -9 {killed}; exec sleep 86203'" &
+            sleep 86203"#
+        );
+        assert_eq!(
+            scratch.launch(&script.replace(">at", &format!(">{}/at", scratch.0.display()))).unwrap(),
+            125
+        );
+        let at: u64 = scratch.read("at").trim().parse().expect("a time");
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time").as_secs();
+        assert!(now - at <= 5, "it is over within five seconds");
+        assert!(ends("sleep\u{0}86203"), "all are gone");
+    }
 }
 
 #[test]
@@ -158,6 +168,24 @@ fn a_host_that_can_not_be_reached_is_named() {
     });
     let why = why.expect_err("it is not there").to_string();
     assert!(why.contains("nowhere") && why.contains("no such container"), "{why}");
+}
+
+/// Whoever lacks the token, and other users even if they have it.
+#[test]
+fn only_the_scripts_remote_shell_is_served() {
+    let scratch = Scratch::new("token");
+    // SAFETY: the call takes nothing.
+    let other = if unsafe { libc::getuid() } == 0 { "setpriv --reuid=65534 --clear-groups" } else { "false" };
+    let script = format!(
+        r#"relay=$(sed -n 's/^export VSHMEM_RELAY=//p' "$1")
+        VSHMEM_RELAY=$relay {VSHMEM} rsh two sh -c "'exit 3'"; a=$?
+        VSHMEM_RELAY=${{relay%?}} {VSHMEM} rsh two sh -c "'exit 3'" 2>>why; b=$?
+        VSHMEM_RELAY=$relay {other} {VSHMEM} rsh two sh -c "'exit 3'" 2>>why; c=$?
+        env -u VSHMEM_RELAY {VSHMEM} rsh two sh -c "'exit 3'" 2>>why; d=$?
+        echo $a $b $c $d >codes; [ $a = 3 ] && [ $b = 255 ] && [ $c != 3 ] && [ $d = 255 ] && exit 5"#
+    );
+    assert_eq!(scratch.launch(&script).unwrap(), 5, "{} {}", scratch.read("codes"), scratch.read("why"));
+    assert!(scratch.read("why").contains("is started by an MPI's launcher"), "{}", scratch.read("why"));
 }
 
 /// Remote shells that are killed at any time, some before they have asked.

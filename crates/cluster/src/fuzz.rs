@@ -164,10 +164,16 @@ fn relay(stream: &[u8]) {
                     tasks += 1;
                 }
                 Request::Start { id, host, .. } => requests.refuse(id, &host),
-                Request::End(task) => assert!(task < tasks && requests.ended(task, 7)),
+                Request::End(id) => {
+                    if let Some(task) = requests.task(id) {
+                        assert!(task < tasks && requests.ended(task, 7), "it was started");
+                    }
+                }
             }
         }
-        let answers = requests.answers(100).expect("there are few");
+        let Ok(answers) = requests.answers(100) else {
+            return;
+        };
         assert!(answers.len() <= 100, "as much as there is room for");
         answered += answers.len();
     }

@@ -139,12 +139,15 @@ impl Channel {
             if left.is_zero() {
                 return Ok(None);
             }
-            stream.set_read_timeout(Some(left)).explain(|| "preparing a socket".into())?;
+            let wait = left.min(GREETING_TIMEOUT);
+            stream.set_read_timeout(Some(wait)).explain(|| "preparing a socket".into())?;
             let mut bytes = [0; 4096];
             match stream.read(&mut bytes) {
                 Ok(0) => return Ok(None),
                 Ok(len) => seen.extend_from_slice(&bytes[..len]),
-                Err(e) if e.kind() == ErrorKind::Interrupted => check_interrupt()?,
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    check_interrupt()?;
+                }
                 Err(_) => return Ok(None),
             }
             while let Some(found) = find_greeting(&mut seen, &WELCOME) {

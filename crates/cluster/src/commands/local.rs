@@ -71,16 +71,23 @@ fn explain_user(error: Error, request: &Start) -> Error {
 
 /// A channel to a new agent on this kernel, which ends with the channel.
 pub fn channel() -> Result<Channel> {
-    let failed = || "could not start a process that runs commands".to_string();
-    let (ours, theirs) = UnixStream::pair().explain(failed)?;
+    Channel::greet(start_agent()?, TIMEOUT)?.ok_or_else(|| Error::new(not_started()))
+}
+
+fn not_started() -> String {
+    "could not start a process that runs commands".into()
+}
+
+/// The host's end of a socket that is a new agent's channel.
+fn start_agent() -> Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair().explain(not_started)?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0(NAME).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
     // Ctrl-C is none of its business.
     command.process_group(0);
     signals::unblock(&mut command);
-    command.spawn().explain(failed)?;
-    drop(command);
-    Channel::greet(ours, TIMEOUT)?.ok_or_else(|| Error::new(failed()))
+    command.spawn().explain(not_started)?;
+    Ok(ours)
 }
 
 /// What [`channel`] executes: an agent whose channel is standard input.
@@ -88,28 +95,21 @@ pub fn main() -> ! {
     std::process::exit(serve().is_err().into())
 }
 
-fn serve() -> Result<()> {
-    let channel = stdin().try_clone_to_owned().explain(|| "could not copy a descriptor".into())?;
-    serve_on(Agent::new()?, File::from(channel))
-}
-
-/// The same with a channel that has two descriptors: standard input and standard output.
+/// Runs an agent whose channel is standard input and standard output. Nothing stays of what it has started
+/// if either process is killed: this one kills the agent's descendants, and an agent without it its own.
 pub fn serve_stdio() -> Result<()> {
-    let failed = || "could not serve commands".to_string();
-    let (ours, theirs) = UnixStream::pair().explain(failed)?;
-    // It blocks signals for all threads.
-    let agent = Agent::new()?;
-    let file = |fd: BorrowedFd| fd.try_clone_to_owned().map(File::from).explain(failed);
+    descendants::adopt().explain(not_started)?;
+    let agent = start_agent()?;
+    let file = |fd: BorrowedFd| fd.try_clone_to_owned().map(File::from).explain(not_started);
     let (input, output) = (file(stdin())?, file(stdout())?);
-    let (reads, writes) = (file(theirs.as_fd())?, file(theirs.as_fd())?);
+    let (reads, writes) = (file(agent.as_fd())?, file(agent.as_fd())?);
     std::thread::spawn(move || {
         let _ = pass_on(input, writes);
-        let _ = theirs.shutdown(Shutdown::Write);
+        let _ = agent.shutdown(Shutdown::Write);
     });
-    let sender = std::thread::spawn(move || pass_on(reads, output));
-    serve_on(agent, File::from(OwnedFd::from(ours)))?;
-    // The last output has to leave.
-    let _ = sender.join();
+    // It ends with the agent, or the host.
+    let _ = pass_on(reads, output);
+    descendants::end();
     Ok(())
 }
 
@@ -126,8 +126,10 @@ fn pass_on(mut from: File, mut to: File) -> io::Result<()> {
     }
 }
 
-fn serve_on(mut agent: Agent, channel: File) -> Result<()> {
-    agent.add(channel)?;
+fn serve() -> Result<()> {
+    let channel = stdin().try_clone_to_owned().explain(|| "could not copy a descriptor".into())?;
+    let mut agent = Agent::new()?;
+    agent.add(File::from(channel))?;
     let mut commands = Commands { limit: descriptors::raise(), adopts: false };
     let deadline = Instant::now() + TIMEOUT;
     while !agent.has_host() && Instant::now() < deadline {

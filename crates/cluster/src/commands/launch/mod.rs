@@ -260,11 +260,19 @@ impl Launched<'_> {
                     self.refuse(id, &host, &command, &why);
                 }
             }
-            Request::End(task) if self.hung_up.iter().any(|(_, other)| *other == task) => (),
-            Request::End(task) => {
-                self.hung_up.push((Instant::now(), task));
-                self.tasks.group.signal_one(task, libc::SIGTERM);
+            Request::End(id) => {
+                if let Some(task) = self.requests.task(id) {
+                    self.hang_up(task);
+                }
             }
+        }
+    }
+
+    /// The remote shell of this task has ended: its command is to end, too.
+    fn hang_up(&mut self, task: usize) {
+        if self.hung_up.iter().all(|(_, other)| *other != task) {
+            self.hung_up.push((Instant::now(), task));
+            self.tasks.group.signal_one(task, libc::SIGTERM);
         }
     }
 

@@ -25,8 +25,8 @@ pub enum Request {
         /// The command, as one text for a shell.
         command: String,
     },
-    /// Have this request's command ended, which is the task with this index.
-    End(usize),
+    /// Have the command of this request ended, if it runs.
+    End(u64),
 }
 
 /// The requests of one relay, and the answers to them.
@@ -71,14 +71,19 @@ impl Requests {
                 self.open.insert(id, None);
                 Ok(Some(Request::Start { id, host, command }))
             }
-            // Its end may be on its way to the relay.
-            RelayMessage::HungUp { id } => Ok(self.open.get(&id).copied().flatten().map(Request::End)),
+            RelayMessage::HungUp { id } => Ok(Some(Request::End(id))),
         }
     }
 
     /// Whether any request has no answer yet.
     pub fn any(&self) -> bool {
         !self.open.is_empty()
+    }
+
+    /// The task that was started for a request. `None`: it has been answered, and the answer may be on its
+    /// way.
+    pub fn task(&self, id: u64) -> Option<usize> {
+        self.open.get(&id).copied().flatten()
     }
 
     /// A task was started for a request.
@@ -144,16 +149,22 @@ mod tests {
         let want = Request::Start { id: 4, host: "vm1".into(), command: "x".into() };
         assert_eq!(requests.hear(start(4).as_bytes()), Ok(vec![want]));
         requests.started(4, 9);
-        assert_eq!(
-            requests.hear(b"{\"hungup\":{\"id\":4}}\n{\"hungup\":{\"id\":5}}\n"),
-            Ok(vec![Request::End(9)])
-        );
+        assert_eq!((requests.task(4), requests.task(5)), (Some(9), None));
         assert!(!requests.ended(8, 0), "it is none of them");
         assert!(requests.ended(9, 3));
         assert!(!requests.ended(9, 3), "it was answered");
+        assert_eq!(requests.task(4), None);
         let answer = b"{\"id\":4,\"end\":{\"ended\":{\"code\":3}}}\n";
         assert_eq!(requests.answers(5), Ok(answer[..5].to_vec()));
         assert_eq!(requests.answers(100), Ok(answer[5..].to_vec()));
+    }
+
+    /// Both are read at once.
+    #[test]
+    fn a_shell_may_hang_up_as_soon_as_it_has_asked() {
+        let said = [start(4).as_bytes(), b"{\"hungup\":{\"id\":4}}\n"].concat();
+        let wanted = begun().hear(&said).expect("it may be said");
+        assert!(matches!(wanted[..], [Request::Start { id: 4, .. }, Request::End(4)]), "{wanted:?}");
     }
 
     #[test]
