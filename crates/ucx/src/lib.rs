@@ -3,8 +3,8 @@
 //! UCX's transport `sysv` is plain System V shared memory, which libvshmem carries out in a pool. But UCX
 //! uses it only where it takes its peer for a process of its own kernel, and goes on only while it can see
 //! that the peer lives. Both it asks by functions of its own, which it exports and calls through the dynamic
-//! linker. This library has functions of the same names; preloaded, it is asked instead. Nothing else is
-//! touched: a program without UCX never calls it.
+//! linker. This library has functions of the same names; preloaded, it is asked instead. Besides it has ranks
+//! wait in a way that suits their host. Nothing else is touched: in a program without UCX nothing changes.
 //!
 //! | UCX asks | the answer |
 //! | --- | --- |
@@ -24,9 +24,11 @@
 //! | `library` | libvshmem's functions |
 //! | `peers` | pids that were found in the pool |
 //! | `next` | UCX's own functions |
+//! | `waiting` | whether a rank that waits leaves its processor |
 
 mod library;
 mod names;
 mod next;
 mod peers;
 mod pool;
+mod waiting;

@@ -1,7 +1,8 @@
 //! UCX's own functions, which would be called if this library were not there.
 
-use core::ffi::{c_int, c_ulong, c_void, CStr};
+use core::ffi::{c_int, c_uint, c_ulong, c_void, CStr};
 use core::mem::transmute;
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 /// UCX's library of helpers.
 const UCS: &CStr = c"libucs.so.0";
@@ -50,6 +51,26 @@ pub unsafe fn query(worker: *mut c_void, attributes: *mut c_void) -> i8 {
     look_up(c"ucp_worker_query", UCP)
         // SAFETY: UCX's function of this type, and the caller vouches for the arguments.
         .map_or(UNSUPPORTED, |f| unsafe { transmute::<*mut c_void, Function>(f)(worker, attributes) })
+}
+
+/// Asks a worker for progress. An MPI does so all the time while it waits, so the function is looked up once.
+///
+/// # Safety
+/// As UCX's `ucp_worker_progress` demands.
+pub unsafe fn progress(worker: *mut c_void) -> c_uint {
+    type Function = unsafe extern "C" fn(*mut c_void) -> c_uint;
+    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    let mut found = FOUND.load(Relaxed);
+    if found.is_null() {
+        found = look_up(c"ucp_worker_progress", UCP).unwrap_or(core::ptr::null_mut());
+        FOUND.store(found, Relaxed);
+    }
+    if found.is_null() {
+        return 0;
+    }
+    // SAFETY: UCX's function of this type, in a library that is there as long as there are workers; the
+    // caller vouches for this one.
+    unsafe { transmute::<*mut c_void, Function>(found)(worker) }
 }
 
 /// The function that the caller would have found: the next one of the program and what it was linked with, or

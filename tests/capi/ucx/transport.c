@@ -6,6 +6,7 @@ ino_t ucs_sys_get_ns(int kind);
 int ucs_sys_ns_is_default(int kind);
 unsigned long ucs_sys_get_proc_create_time(pid_t pid);
 signed char ucp_worker_query(void *worker, struct ucp_worker_attr *attr);
+unsigned ucp_worker_progress(void *worker);
 
 void ask(struct answers *to) {
     to->id = ucs_get_system_id();
@@ -18,3 +19,5 @@ void ask(struct answers *to) {
 unsigned long start_of(pid_t pid) { return ucs_sys_get_proc_create_time(pid); }
 
 int query(void *worker, struct ucp_worker_attr *attr) { return ucp_worker_query(worker, attr); }
+
+unsigned progress(void *worker) { return ucp_worker_progress(worker); }

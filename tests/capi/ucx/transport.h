@@ -14,5 +14,6 @@ struct answers {
 void ask(struct answers *to);
 unsigned long start_of(pid_t pid);
 int query(void *worker, struct ucp_worker_attr *attr);
+unsigned progress(void *worker);
 
 #endif
