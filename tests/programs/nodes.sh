@@ -50,6 +50,13 @@ export UCX_TLS=sysv,self UCX_LOG_LEVEL=warn
 printf '#!/bin/sh\n[ "$(hostname)" = one ] || export VSHMEM_POOL=%s\nexec "$@"\n' "$pool.other" >by-node
 chmod +x by-node
 refused "processes of two pools reached each other" job 2 "$PROGRAMS_LIB:$ucx" ./by-node
+# By TCP they do, and those of one pool by that as before.
+export UCX_TLS=sysv,tcp,self UCX_LOG_LEVEL=info
+job 4 "$PROGRAMS_LIB:$ucx" ./by-node || fail "over two pools and TCP: $(cat job.log)"
+for text in "4 processes done" "tag(tcp/" "tag(sysv/memory"; do
+    grep -qF "$text" job.log || fail "over two pools and TCP, no '$text': $(cat job.log)"
+done
+export UCX_TLS=sysv,self UCX_LOG_LEVEL=warn
 # Two that watch each other, as UCX does where it is asked to: they hear of the other's end, and not before,
 # though both have the same pid.
 watch() { # watch NODE FILE OTHERS_FILE
@@ -71,4 +78,4 @@ eventually "the first to hear of the second's end" heard
 equal "what it hears" "Connection reset by remote peer" "$(tail -n 1 one.log)"
 wait $one
 nothing_left || fail "objects are left: $(objects)"
-echo "2 to 4 processes on two nodes; none over two pools; the end of a peer"
+echo "2 to 4 processes on two nodes; none over two pools but by TCP; the end of a peer"
