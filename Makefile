@@ -13,6 +13,7 @@ SYSTEMUNITDIR ?= $(PREFIX)/lib/systemd/system
 UDEVDIR ?= $(PREFIX)/lib/udev/rules.d
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
 DOCDIR  ?= $(DATADIR)/doc/vshmem
+LABDIR  ?= $(DATADIR)/vshmem-lab
 ZSHDIR  ?= $(DATADIR)/zsh/site-functions
 # Whether to install the profile: where the kernel asks for it (docs/sandbox.md).
 APPARMOR ?= $(shell [ -e /etc/apparmor.d/abi/4.0 ] && [ -w '$(DESTDIR)/etc/apparmor.d' ] && echo yes)
@@ -24,6 +25,8 @@ RELEASE := $(TARGET)/release
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 SONAME  := libvshmem.so.1
 UCX_SONAME := libvshmem-ucx.so.1
+LAB_FILES := $(wildcard lab/vshmem_lab/*.py lab/vshmem_lab/*/*.py lab/src/*.[ch] lab/demo/*) \
+	lab/Makefile lab/requirements.txt lab/reframe_checks.py kmod/vshmem_ioctl.h
 INSTALL_DOCS := MANDIR='$(DESTDIR)$(MANDIR)' DATADIR='$(DESTDIR)$(DATADIR)' DOCDIR='$(DESTDIR)$(DOCDIR)' ZSHDIR='$(DESTDIR)$(ZSHDIR)' scripts/install-docs.sh
 
 .DEFAULT_GOAL := help
@@ -100,7 +103,7 @@ deb: ## Debian packages of it and of the drivers, in target/deb
 	@scripts/prepare.sh --check build deb >/dev/null 2>&1 || scripts/prepare.sh --install build deb
 	@scripts/deb.sh
 
-install: ## into DESTDIR PREFIX: command, library, header, pkg-config, units, udev rule, man pages, completions
+install: ## into DESTDIR PREFIX: command, lab, library, header, pkg-config, units, udev rule, man pages, completions
 	@# Not a dependency on build: root, who installs, may have no cargo.
 	@[ -x $(RELEASE)/vshmem ] && [ -e $(RELEASE)/libvshmem.so ] && [ -e $(RELEASE)/libvshmem_ucx.so ] || $(MAKE) --no-print-directory build
 	install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(LIBDIR)/pkgconfig' '$(DESTDIR)$(INCDIR)'
@@ -120,6 +123,9 @@ install: ## into DESTDIR PREFIX: command, library, header, pkg-config, units, ud
 	install -D -m 644 packaging/vshmem.sysusers '$(DESTDIR)$(SYSUSERSDIR)/vshmem.conf'
 	if [ '$(APPARMOR)' = yes ]; then install -d '$(DESTDIR)/etc/apparmor.d'; \
 		sed -e 's|@BINDIR@|$(BINDIR)|' packaging/vshmem.apparmor.in >'$(DESTDIR)/etc/apparmor.d/vshmem'; fi
+	for file in $(LAB_FILES); do install -D -m 644 $$file '$(DESTDIR)$(LABDIR)'/$$file || exit; done
+	sed -e 's|@LAB@|$(LABDIR)/lab|' lab/vshmem-lab >'$(DESTDIR)$(BINDIR)/vshmem-lab'
+	chmod 755 '$(DESTDIR)$(BINDIR)/vshmem-lab'
 	$(INSTALL_DOCS) install $(RELEASE)/vshmem
 	@# What a package manager does afterwards.
 	[ -n '$(DESTDIR)' ] || scripts/after-install.sh '$(SYSUSERSDIR)/vshmem.conf'
@@ -128,6 +134,8 @@ uninstall: ## what install put there
 	rm -f '$(DESTDIR)$(BINDIR)/vshmem' '$(DESTDIR)$(INCDIR)/vshmem.h' '$(DESTDIR)$(LIBDIR)/pkgconfig/vshmem.pc'
 	rm -f '$(DESTDIR)$(LIBDIR)/libvshmem.so.$(VERSION)' '$(DESTDIR)$(LIBDIR)/$(SONAME)' '$(DESTDIR)$(LIBDIR)/libvshmem.so'
 	rm -f '$(DESTDIR)$(LIBDIR)/libvshmem-ucx.so.$(VERSION)' '$(DESTDIR)$(LIBDIR)/$(UCX_SONAME)'
+	rm -f '$(DESTDIR)$(BINDIR)/vshmem-lab'
+	rm -rf '$(DESTDIR)$(LABDIR)'
 	rm -f '$(DESTDIR)$(UNITDIR)/vshmem-agent.service' '$(DESTDIR)$(SYSTEMUNITDIR)/vshmem-agent-guest.service'
 	rm -f '$(DESTDIR)$(UDEVDIR)/60-vshmem.rules' '$(DESTDIR)$(SYSUSERSDIR)/vshmem.conf' '$(DESTDIR)/etc/apparmor.d/vshmem'
 	$(INSTALL_DOCS) uninstall

@@ -35,7 +35,7 @@ for file in bin/vshmem lib/libvshmem.so lib/libvshmem.so.1 lib/libvshmem-ucx.so.
 done
 # Each command has a page, and `vshmem help` tells of no other.
 "$root/bin/vshmem" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | grep -vx help >"$work/commands"
-printf '%s\n' pool-create pool-ls pool-rm xen-own xen-join xen-withdraw >>"$work/commands"
+printf '%s\n' lab pool-create pool-ls pool-rm xen-own xen-join xen-withdraw >>"$work/commands"
 [ "$(wc -l <"$work/commands")" -gt 20 ] || fail "vshmem help tells of few commands"
 while read -r name; do
     MANPATH="$root/share/man" man -w "vshmem-$name" >/dev/null 2>"$work/log" ||
@@ -49,6 +49,17 @@ for text in "vshmem up -n 4" "EXIT STATUS" "SEE ALSO" "libvshmem(7)"; do
 done
 tests/install/codes.sh "$root/bin/vshmem" || fail "exit codes"
 python3 tests/install/completion.py "$root" || fail "what shells complete"
+
+# The lab, by the command: it finds its package, and the C programs and the header that they need compile.
+if "$root/bin/vshmem-lab" --probe; then
+    PATH="$root/bin:$PATH" XDG_CACHE_HOME="$work/cache" XDG_STATE_HOME="$work/state" vshmem lab run sharing \
+        --case "P and V, uncontended" --miniature --strict --output "$work/lab" >"$work/log" 2>&1 || {
+        cat "$work/log"
+        fail "vshmem lab fails from where it is installed"
+    }
+else
+    echo "skip: the lab, which has no Python here: scripts/prepare.sh --install lab"
+fi
 
 # A program that asks pkg-config how to compile.
 cat >"$work/program.c" <<'C'

@@ -38,6 +38,11 @@ def test_the_floor_is_at_both_ends() -> None:
     assert names(order(turns, 1)) == ["bare", "kernel", "Vshmem", "bare"]
 
 
+def test_the_floor_has_one_size() -> None:
+    turns = case(FLOOR, OURS, sizes=(8, 64))
+    assert names(order(turns, 0)) == ["bare8", "Vshmem8", "Vshmem64"]
+
+
 def test_each_repetition_is_kept(tmp_path: Path) -> None:
     progress, rows = play(tmp_path / "run", all_fake(), case(), case(name="once", once=True))
     assert len(rows) == 4 * 2 + 1 * 2

@@ -101,7 +101,7 @@ def test_each_contender_has_a_runner_and_each_limit_a_contender() -> None:
 def test_a_run_is_narrowed_down() -> None:
     narrow = Choice(("sharing",), ("payload",), ("TCP",), ("guest-guest",), (1024,))
     (found,) = selected(narrow)
-    assert [contender.name for contender in found.contenders] == ["TCP"]
+    assert [contender.name for contender in found.contenders] == ["bare", "TCP"]
     assert found.sizes == (1024,)
     (exact,) = selected(Choice(("sharing",), ("=P and V, uncontended",)))
     assert exact.name == "P and V, uncontended"

@@ -47,9 +47,16 @@ def test_a_rival_that_is_faster_is_marked(tmp_path: Path) -> None:
     found = run(tmp_path / "a", case(), ours=100.0, theirs=80.0)
     (table,) = found.tables
     assert table.beats(table.lines[1])
-    assert table.verdict(table.lines[1]).startswith("0.8 x")
+    assert table.verdict(table.lines[1]).startswith("0.8 x Vshmem")
     assert "Faster than Vshmem:" in text_of(found)
     assert 'class="beaten"' in write(found, tmp_path / "a")[0].read_text()
+
+
+def test_like_is_compared_with_like(tmp_path: Path) -> None:
+    queues = Contender("Vshmem, queues", "ours", ("q",), vshmem=True)
+    others = [Contender(f"kernel, {what}", "theirs", ("t",)) for what in ("queues", "segments")]
+    (table,) = run(tmp_path / "a", case(OURS, queues, *others)).tables
+    assert [line.reference for line in table.lines[2:]] == ["Vshmem, queues", "Vshmem"]
 
 
 def test_the_floor_never_beats(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ class Line:
     placement: str = ""
     accelerator: str = ""
     error: str = ""
-    against: stats.Difference | None = None  # this one by the first of Vshmem
+    against: stats.Difference | None = None  # this one's values by those of `reference`
+    reference: str = ""  # of Vshmem
     limits: list[tuple[str, bool]] = field(
         default_factory=list
     )  # what is wanted, and whether it is so
@@ -73,10 +74,7 @@ class Table:
         found = line.against
         if line.vshmem or found is None:
             return ""
-        ratio = 1 / found.ratio if self.more_is_better else found.ratio
-        words = f"{ratio:.3g} x Vshmem's time"
-        if self.more_is_better:
-            words = f"{found.ratio:.3g} x Vshmem's"
+        words = f"{found.ratio:.3g} x {line.reference}"
         if not found.known:
             return f"{words} (too few for a verdict)"
         return words if found.real else "no difference"
@@ -100,6 +98,11 @@ class Run:
     def emulated(self) -> bool:
         """Whether any machine was."""
         return any(table.emulated for table in self.tables)
+
+    def noise(self) -> float | None:
+        """The usual share by which a sample is off its median."""
+        found = [table.noise for table in self.tables if table.noise is not None]
+        return round(float(np.median(found)), 4) if found else None
 
     def limits(self) -> tuple[int, int]:
         """How many limits are kept, and how many not."""
@@ -215,20 +218,24 @@ def _pairs(samples: pd.DataFrame, one: Line, other: Line) -> tuple[np.ndarray, n
 
 
 def _compare(lines: Sequence[Line], samples: pd.DataFrame) -> None:
-    """Each line with the first of Vshmem that has its size."""
+    """Each line with one of Vshmem."""
     for line in lines:
-        ours = _reference(lines, line.size)
+        ours = _reference(lines, line)
         if ours is None or line is ours or line.summary is None or ours.summary is None:
             continue
         pairs = _pairs(samples, ours, line)
         if len(pairs[0]):
             line.against = stats.compare_turns(*pairs)
+            line.reference = ours.contender
 
 
-def _reference(lines: Sequence[Line], size: int) -> Line | None:
-    ours = [line for line in lines if line.vshmem]
-    same = [line for line in ours if line.size == size]
-    return next(iter(same or ours), None)
+def _reference(lines: Sequence[Line], line: Line) -> Line | None:
+    """What of Vshmem has the same size and the same means, as "queues" after a comma."""
+    ours = [one for one in lines if one.vshmem]
+    same_size = [one for one in ours if one.size == line.size] or ours
+    means = line.contender.partition(", ")[2]
+    same = [one for one in same_size if means and one.contender.partition(", ")[2] == means]
+    return next(iter(same or same_size), None)
 
 
 def _judge(lines: Sequence[Line], samples: pd.DataFrame, wanted: dict, unit: str) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from vshmem_lab.model import Case, Failed, Missing, Reading, Runner, Turn
+from vshmem_lab.model import Case, Contender, Failed, Missing, Reading, Runner, Turn
 from vshmem_lab.store import Row, Store
 
 STEADY = 1.25
@@ -133,12 +133,17 @@ def order(case: Case, repetition: int) -> list[Turn]:
         Turn(case, contender, size)
         for contender in case.contenders
         if contender is not floor
-        for size in case.sizes
+        for size in sizes(case, contender)
     ]
     if repetition % 2:
         others.reverse()
     ends = [Turn(case, floor, case.sizes[0])] if floor else []
     return [*ends, *others, *ends]
+
+
+def sizes(case: Case, contender: Contender) -> tuple[int, ...]:
+    """The sizes that a contender has; the floor has no payload, and so one only."""
+    return case.sizes[:1] if contender.floor else case.sizes
 
 
 def is_steady(case: Case, turns: Sequence[Turn], readings: Sequence[Reading]) -> bool:

@@ -85,8 +85,10 @@ def _measure(plan: Plan, store: Store, about: dict) -> int:
         return INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, handler)
-    store.describe({**about, "complete": True, "load after": system.load()})
+    about |= {"complete": True, "load after": system.load()}
+    store.describe(about)
     run = analysis.load(store.folder)
+    store.describe({**about, "noise": run.noise()})
     print(text_of(run))
     print(f"kept in {shown(store.folder)}; a page of it: vshmem lab report {named(store.folder)}")
     return 0

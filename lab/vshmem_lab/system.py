@@ -21,6 +21,8 @@ VERSIONS = {
     "C compiler": ("cc", "--version"),
 }
 
+USER_OF_ROOT = "nobody for ipcbench, where a row does not say root; root for pairs of programs"
+
 
 def processor() -> str:
     """The processor's name and how many of them this process may use."""
@@ -78,7 +80,7 @@ def describe() -> dict:
         "processor": processor(),
         "kernel": f"{platform.system()} {platform.release()}",
         "this machine": virtual(),
-        "user": "nobody, where a row does not say root" if os.geteuid() == 0 else "ordinary",
+        "user": USER_OF_ROOT if os.geteuid() == 0 else "ordinary",
         "priority": priority.description(),
         "load before": load(),
         "versions": versions(),

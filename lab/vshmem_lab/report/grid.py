@@ -148,6 +148,8 @@ def heading(run: Run) -> list[tuple[str, str]]:
     lines += [("run", f"{about['repetitions']} repetitions of {about['seconds']:g} s a turn")]
     if "load after" in about:
         lines.append(("load after", str(about["load after"])))
+    if run.noise() is not None:
+        lines.append(("noise", f"a sample is off its median by {run.noise():.1%}, mostly"))
     if not about.get("complete"):
         lines.append(
             ("INCOMPLETE", "the run was interrupted; vshmem lab run --resume goes on with it")

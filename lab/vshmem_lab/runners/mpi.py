@@ -112,7 +112,8 @@ class Cluster(Job):
 
     def said(self, words: Sequence[str], within: float) -> str:
         """What the job printed."""
-        argv = [*self._options, "-n", "2", "--", str(self._program), *words]
+        hosts = ",".join(self._machines.names)
+        argv = [*self._options, "-n", "2", "--vm", hosts, "--", str(self._program), *words]
         return self._machines.do("mpirun", *argv, what="vshmem mpirun", within=within)
 
     def seated(self, reading: Reading) -> Reading:
