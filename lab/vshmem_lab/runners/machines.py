@@ -25,18 +25,20 @@ PATIENCE = 120
 class Machines:
     """`with Machines() as m`: two machines that share a pool; nothing is left of them after it."""
 
-    def __init__(self) -> None:
+    def __init__(self, cpus: int = 1) -> None:
         self.names = ("vm0", "vm1")
         # A cluster of our own: the user's machines, if there are any, are not meant.
-        self.cluster = f"lab-{os.getpid()}"
+        self.cluster = f"lab-{os.getpid()}-{cpus}"
+        self._cpus = str(cpus)
         self.booted_in = 0.0
 
     def __enter__(self) -> Machines:
         began = time.monotonic()
         try:
+            named = ("--cluster", self.cluster)
             # Whatever directory we are called in.
             shared = [w for f in {paths.LAB, paths.programs()} for w in ("--share", str(f))]
-            vshmem("up", "-n", "2", "--cluster", self.cluster, *shared, limit=UP_LIMIT)
+            vshmem("up", "-n", "2", "--cpus", self._cpus, *named, *shared, limit=UP_LIMIT)
         except subprocess.TimeoutExpired:
             self.__exit__()
             raise Missing(

@@ -18,6 +18,8 @@ from vshmem_lab.runners.machines import PATIENCE, Machines
 SOURCE = paths.ROOT / "tests" / "mpi" / "programs" / "measure.c"
 # WHAT BYTES MEDIAN LOWEST HIGHEST UNIT
 LINE = re.compile(r"^(\w[\w-]*) +(\d+) +([\d.]+) +[\d.]+ +[\d.]+ +(us|MB/s)$")
+# Open MPI's launcher asks root for these.
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 NANOSECONDS = {"us": 1000.0, "MB/s": 1.0}
 
 
@@ -91,12 +93,33 @@ class OneKernel(Job):
         rank = "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}"
         bound = f'[ "{rank}" = 0 ] && c={one} || c={other}; exec taskset -c $c "$@"'
         argv = ["mpiexec", "-n", "2", "sh", "-c", bound, "sh", str(self._program), *words]
-        allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        return run(argv, allowed, within)
+        return run(argv, AS_ROOT, within)
 
     def seated(self, reading: Reading) -> Reading:
         """The reading with where the ranks sat."""
         return dataclasses.replace(reading, placement=topology.placement(self._pair))
+
+
+class OneMachine(Job):
+    """Two ranks on two processors of one machine, by the MPI's own shared memory."""
+
+    def __init__(self, machines: Machines) -> None:
+        self._program = compiled()
+        self._machines = machines
+
+    def said(self, words: Sequence[str], within: float) -> str:
+        """What the job printed."""
+        allowed = [word for pair in AS_ROOT.items() for word in ("--env", "=".join(pair))]
+        argv = [*allowed, self._machines.names[0], "--", "mpiexec", "-n", "2"]
+        what = "mpiexec in a machine"
+        return self._machines.do(
+            "exec", *argv, str(self._program), *words, what=what, within=within
+        )
+
+    def seated(self, reading: Reading) -> Reading:
+        """The reading with where the ranks sat."""
+        (found,) = self._machines.where([reading])
+        return dataclasses.replace(found, placement="two processors of one machine")
 
 
 class Cluster(Job):
@@ -113,7 +136,8 @@ class Cluster(Job):
     def said(self, words: Sequence[str], within: float) -> str:
         """What the job printed."""
         hosts = ",".join(self._machines.names)
-        argv = [*self._options, "-n", "2", "--vm", hosts, "--", str(self._program), *words]
+        ranks = ["-n", "2", "--ppn", "1", "--vm", hosts]
+        argv = [*self._options, *ranks, "--", str(self._program), *words]
         return self._machines.do("mpirun", *argv, what="vshmem mpirun", within=within)
 
     def seated(self, reading: Reading) -> Reading:

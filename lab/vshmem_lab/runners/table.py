@@ -22,7 +22,7 @@ class Runners:
         self._pair, self._repetitions, self._before = pair, repetitions, before
         self._stack = ExitStack()
         self._pools: dict[str, dict[str, str]] = {}
-        self._machines: machines.Machines | None = None
+        self._machines: dict[int, machines.Machines] = {}
         self._found: dict[str, Runner] = {}
         self._makers: dict[str, Callable[[], Runner]] = {
             "ipcbench": lambda: onekernel.Ipcbench({}, pair),
@@ -46,8 +46,9 @@ class Runners:
             "wakeup": lambda: machines.Wakeup(self.machines()),
             "Xen": lambda: xen.Domains(repetitions),
             "MPI on one kernel": lambda: mpi.OneKernel(pair),
-            "MPI by Vshmem": lambda: mpi.Cluster(self.machines(), tcp=False),
-            "MPI by TCP": lambda: mpi.Cluster(self.machines(), tcp=True),
+            "MPI in one machine": lambda: mpi.OneMachine(self.machines(2)),
+            "MPI by Vshmem": lambda: mpi.Cluster(self.machines(2), tcp=False),
+            "MPI by TCP": lambda: mpi.Cluster(self.machines(2), tcp=True),
         }
 
     def __enter__(self) -> Runners:
@@ -66,11 +67,11 @@ class Runners:
             self._found[name] = self._makers[name]()
         return self._found[name]
 
-    def machines(self) -> machines.Machines:
-        """Two machines, booted when they are first asked for."""
-        if self._machines is None:
-            self._machines = self._stack.enter_context(machines.Machines())
-        return self._machines
+    def machines(self, cpus: int = 1) -> machines.Machines:
+        """Two machines with so many processors each, booted when they are first asked for."""
+        if cpus not in self._machines:
+            self._machines[cpus] = self._stack.enter_context(machines.Machines(cpus))
+        return self._machines[cpus]
 
     def _pool(self, which: str) -> dict[str, str]:
         """The environment of a build's programs: it has a pool of its own."""

@@ -1,4 +1,4 @@
-"""The suite `mpi`: two ranks on one kernel, and in two machines by Vshmem and by TCP.
+"""The suite `mpi`: two ranks on one kernel, in one machine, and in two by Vshmem and by TCP.
 
 The program is `tests/mpi/programs/measure.c`, with the MPI whose mpicc and mpiexec are on the PATH.
 """
@@ -15,6 +15,7 @@ def case(name: str, what: str, unit: str, way: str) -> Case:
     """One operation, by size."""
     contenders = (
         Contender("one kernel, the MPI's own", "MPI on one kernel", (what,)),
+        Contender("one machine, the MPI's own", "MPI in one machine", (what,)),
         Contender("two machines, Vshmem", "MPI by Vshmem", (what,), vshmem=True),
         Contender("two machines, TCP", "MPI by TCP", (what,)),
     )
