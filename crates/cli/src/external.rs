@@ -32,7 +32,7 @@ fn name(word: &OsStr) -> Option<String> {
 /// The words that external commands exist for.
 pub fn words() -> Vec<String> {
     let stripped = |program: String| program.strip_prefix(PREFIX).map(str::to_owned);
-    let mut all: Vec<String> = programs().into_iter().filter_map(stripped).collect();
+    let mut all: Vec<String> = programs(PREFIX).into_iter().filter_map(stripped).collect();
     all.retain(|word| name(OsStr::new(word)).is_some());
     all
 }

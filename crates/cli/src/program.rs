@@ -160,21 +160,20 @@ pub fn locate(command: &OsStr, cwd: Option<&Path>) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| from(directory.join(command))).find(is_program)
 }
 
-/// The programs in `PATH` whose names need no quotes.
-pub fn programs() -> BTreeSet<String> {
+/// The programs in `PATH` whose names begin with this, and need no quotes.
+pub fn programs(beginning: &str) -> BTreeSet<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_program = |file: &Path| {
         fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     };
-    let is_plain = |name: &String| {
+    let is_meant = |name: &OsStr| {
         let fine = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
-        name.chars().all(fine)
+        name.to_str().is_some_and(|name| name.starts_with(beginning) && name.chars().all(fine))
     };
     std::env::split_paths(&path)
         .flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten())
-        .filter(|entry| is_program(&entry.path()))
+        .filter(|entry| is_meant(&entry.file_name()) && is_program(&entry.path()))
         .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(is_plain)
         .collect()
 }
 

@@ -73,7 +73,7 @@ pub fn command() -> ArgValueCompleter {
         let is_path = word.as_encoded_bytes().contains(&b'/');
         let is_first = words_before().last().is_some_and(|last| last == "--");
         match is_first && !is_path {
-            true => starting(word, programs()),
+            true => candidates(programs(&word.to_string_lossy())),
             false => matching(PathCompleter::any(), word),
         }
     })
