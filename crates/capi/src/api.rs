@@ -106,6 +106,17 @@ pub extern "C" fn vshm_msgget(key: i32, flags: i32) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn vshm_msgsnd(id: i32, message: *const c_void, size: usize, flags: i32) -> i32 {
     // SAFETY: as the header demands.
+    if unsafe { msg::try_send_shortcut(id, message.cast(), size) } {
+        return 0;
+    }
+    // SAFETY: as the header demands.
+    unsafe { msgsnd_found(id, message, size, flags) }
+}
+
+/// See [`semop_found`].
+#[inline(never)]
+unsafe extern "C" fn msgsnd_found(id: i32, message: *const c_void, size: usize, flags: i32) -> i32 {
+    // SAFETY: as the header demands.
     if unsafe { msg::try_send_fast(id, message.cast(), size) } {
         return 0;
     }
@@ -117,6 +128,23 @@ pub unsafe extern "C" fn vshm_msgsnd(id: i32, message: *const c_void, size: usiz
 
 #[no_mangle]
 pub unsafe extern "C" fn vshm_msgrcv(
+    id: i32,
+    message: *mut c_void,
+    size: usize,
+    mtype: i64,
+    flags: i32,
+) -> isize {
+    // SAFETY: as the header demands.
+    if let Some(length) = unsafe { msg::try_receive_shortcut(id, message.cast(), size, mtype, flags) } {
+        return length;
+    }
+    // SAFETY: as the header demands.
+    unsafe { msgrcv_found(id, message, size, mtype, flags) }
+}
+
+/// See [`semop_found`].
+#[inline(never)]
+unsafe extern "C" fn msgrcv_found(
     id: i32,
     message: *mut c_void,
     size: usize,

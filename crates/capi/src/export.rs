@@ -180,6 +180,17 @@ pub extern "C" fn msgget(key: i32, flags: i32) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn msgsnd(id: i32, message: *const c_void, size: usize, flags: i32) -> i32 {
     // SAFETY: as the caller vouches.
+    if unsafe { msg::try_send_shortcut(id, message.cast(), size) } {
+        return 0;
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { msgsnd_found(id, message, size, flags) }
+}
+
+/// See [`semop_found`].
+#[inline(never)]
+unsafe extern "C" fn msgsnd_found(id: i32, message: *const c_void, size: usize, flags: i32) -> i32 {
+    // SAFETY: as the caller vouches.
     if unsafe { msg::try_send_fast(id, message.cast(), size) } {
         return 0;
     }
@@ -206,6 +217,23 @@ unsafe extern "C" fn msgsnd_slow(id: i32, message: *const c_void, size: usize, f
 /// `message` points to room for a type and `size` bytes; an address that can't be accessed is EFAULT.
 #[no_mangle]
 pub unsafe extern "C" fn msgrcv(id: i32, message: *mut c_void, size: usize, mtype: i64, flags: i32) -> isize {
+    // SAFETY: as the caller vouches.
+    if let Some(length) = unsafe { msg::try_receive_shortcut(id, message.cast(), size, mtype, flags) } {
+        return length;
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { msgrcv_found(id, message, size, mtype, flags) }
+}
+
+/// See [`semop_found`].
+#[inline(never)]
+unsafe extern "C" fn msgrcv_found(
+    id: i32,
+    message: *mut c_void,
+    size: usize,
+    mtype: i64,
+    flags: i32,
+) -> isize {
     // SAFETY: as the caller vouches.
     if let Some(length) = unsafe { msg::try_receive_fast(id, message.cast(), size, mtype, flags) } {
         return length;

@@ -9,7 +9,7 @@ use crate::raw::{self, syscall};
 use crate::shortcuts::{Place, Places};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{fence, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use vshmem_ipc::sem;
+use vshmem_ipc::{msg, sem};
 use vshmem_transport::Liveness;
 
 /// Pools that a process may have open at once.
@@ -35,6 +35,8 @@ pub struct Page {
     pub depth: AtomicU32,
     /// The process's pid; 0: not asked yet.
     pub pid: AtomicU32,
+    /// Shortcuts to queues.
+    pub queues: Places<{ msg::shortcut::WORDS }>,
     /// One for each open pool.
     pub memberships: [Membership; MAX_POOLS],
 }
@@ -115,6 +117,7 @@ impl Page {
     pub fn forget_shortcuts(&self) {
         fence(Ordering::SeqCst);
         self.sets.iter().for_each(Place::forget);
+        self.queues.iter().for_each(Place::forget);
     }
 
     /// The process's pid.

@@ -141,6 +141,11 @@ pub fn known_to_stay() -> Option<Ctx<'static>> {
     known_as(unpack_staying)
 }
 
+/// Can the pool that calls go to be taken away? So it is taken to be where the process is not known.
+pub fn may_go() -> bool {
+    known_to_stay().is_none()
+}
+
 #[inline(always)]
 fn known_as(unpack: impl Fn(u64) -> Option<ProcId>) -> Option<Ctx<'static>> {
     let index = current() % MAX_POOLS;

@@ -70,6 +70,12 @@ pub fn readable_on_page<T>(p: *const T, len: usize) -> bool {
     is_on_page(p as usize, len, &READABLE)
 }
 
+/// Are `len` bytes at `p` known to be writable, and on one page? A no says nothing.
+#[inline(always)]
+pub fn writable_on_page<T>(p: *mut T, len: usize) -> bool {
+    is_on_page(p as usize, len, &WRITABLE)
+}
+
 /// Do bytes lie on one page that was found good?
 #[inline(always)]
 fn is_on_page(at: usize, len: usize, known: &Known) -> bool {

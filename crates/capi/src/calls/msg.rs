@@ -1,10 +1,13 @@
 //! `msgget`, `msgsnd`, `msgrcv`, `msgctl`.
 
+use super::shortcut;
 use super::{again, check_ctl, clamp, cmd, fetch, store};
 use crate::abi::{self, Msginfo, Plain};
 use crate::state::{self, Caller};
 use crate::{raw, user};
 use libc::msqid_ds;
+use vshmem_ipc::msg::shortcut::Shortcut;
+use vshmem_ipc::msg::Outgoing;
 use vshmem_ipc::{msg, Errno};
 
 /// Like `IPC_STAT`, by index.
@@ -22,6 +25,42 @@ pub fn get(caller: &Caller, key: i32, flags: i32) -> Result<i32, Errno> {
     again(|| msg::get(&caller.ctx, key, flags))
 }
 
+/// `msgsnd` where nothing stands in the way, to a queue that is remembered: see [`Shortcut`]. False says
+/// nothing.
+///
+/// # Safety
+/// As [`send`].
+#[inline(always)]
+pub unsafe fn try_send_shortcut(id: i32, message: *const u8, size: usize) -> bool {
+    let now = raw::seconds();
+    // SAFETY: words of a shortcut to a queue in a pool to which the process is known, so it is mapped; type and
+    // text are found readable.
+    unsafe {
+        let Some(words) = shortcut::find(|page| &page.queues, id) else {
+            return false;
+        };
+        let queue = Shortcut::of_words(words);
+        if size > queue.most() || !user::readable_on_page(message, TEXT_AT + size) {
+            return false;
+        }
+        let kind = message.cast::<i64>().read_unaligned();
+        let text = message.add(TEXT_AT);
+        queue.send(id, Outgoing { kind, text, len: size }, now)
+    }
+}
+
+/// The next message takes a shortcut.
+#[cold]
+#[inline(never)]
+fn remember(id: i32) {
+    let stays = !state::may_go();
+    shortcut::remember(
+        |page| &page.queues,
+        id,
+        |ctx| Shortcut::to(ctx, id, stays).map(|(shortcut, granted)| (shortcut.words(), granted)),
+    );
+}
+
 /// `msgsnd` where nothing stands in the way, see [`msg::try_send_fast`]. True: done. It can't panic.
 ///
 /// # Safety
@@ -36,10 +75,14 @@ pub unsafe fn try_send_fast(id: i32, message: *const u8, size: usize) -> bool {
         return false;
     }
     // SAFETY: type and text were found readable.
-    unsafe {
+    let done = unsafe {
         let mtype = message.cast::<i64>().read_unaligned();
         msg::try_send_fast(&ctx, id, mtype, message.add(TEXT_AT), size)
+    };
+    if done {
+        remember(id);
     }
+    done
 }
 
 /// `msgsnd` on a pool.
@@ -72,6 +115,35 @@ pub unsafe fn send(
     Ok(0)
 }
 
+/// `msgrcv` where nothing stands in the way, from a queue that is remembered: see [`Shortcut`]. `None` says
+/// nothing.
+///
+/// # Safety
+/// As [`receive`].
+#[inline(always)]
+pub unsafe fn try_receive_shortcut(
+    id: i32,
+    message: *mut u8,
+    capacity: usize,
+    mtype: i64,
+    flags: i32,
+) -> Option<isize> {
+    let now = raw::seconds();
+    // SAFETY: words of a shortcut to a queue in a pool to which the process is known, so it is mapped; as much
+    // as a message can have is found writable.
+    unsafe {
+        let queue = Shortcut::of_words(shortcut::find(|page| &page.queues, id)?);
+        let longest = queue.most().min(capacity);
+        let is_length = capacity <= isize::MAX as usize;
+        if !is_length || !queue.stays() || !user::writable_on_page(message, TEXT_AT + longest) {
+            return None;
+        }
+        let (length, got) = queue.receive(id, message.add(TEXT_AT), longest, mtype, flags, now)?;
+        message.cast::<i64>().write_unaligned(got);
+        Some(length as isize)
+    }
+}
+
 /// `msgrcv` where nothing stands in the way, see [`msg::try_receive_fast`]. `None`: it is not known. It can't
 /// panic.
 ///
@@ -95,6 +167,7 @@ pub unsafe fn try_receive_fast(
         let text = message.add(TEXT_AT);
         let (length, got) = msg::try_receive_fast(&ctx, id, text, capacity, mtype, flags)?;
         message.cast::<i64>().write_unaligned(got);
+        remember(id);
         Some(length as isize)
     }
 }

@@ -29,13 +29,22 @@ pub fn consumed(ring: &Ring, pos: u32, cells: u32) -> Mark {
 }
 
 /// Says that the caller has copied out the message at a position.
-#[inline]
+#[inline(always)]
 pub fn finish(queue: &Queue, ring: &Ring, pos: u32, cells: u32) {
-    if !move_on(queue, pos, cells) {
-        let used = consumed(ring, pos, cells).word();
+    let moved = move_on(queue, pos, cells);
+    if !moved || queue.entry.receive.at.lo.load(SeqCst) as u32 != at(queue) {
+        finish_among_others(*queue, *ring, pos, cells, moved);
+    }
+}
+
+/// The same where others are at work, or `done` can't be moved.
+#[inline(never)]
+fn finish_among_others(queue: Queue, ring: Ring, pos: u32, cells: u32, moved: bool) {
+    if !moved {
+        let used = consumed(&ring, pos, cells).word();
         ring.mark_word(pos).swap(used, SeqCst);
     }
-    move_over(queue, ring, || true);
+    move_over(&queue, &ring, || true);
 }
 
 /// Moves `done` over consumed cells, at most up to the head.

@@ -102,10 +102,15 @@ pub fn thaw(end: &MsgEnd) {
 /// Time and pid of the last one at an end. Written only when they change.
 #[inline(always)]
 pub fn record_use(c: &Ctx, end: &MsgEnd, now: i64) {
+    note_use(end, pid_word(c), now);
+}
+
+/// The same by pid word.
+#[inline(always)]
+pub fn note_use(end: &MsgEnd, pid: u64, now: i64) {
     if end.time.load(Relaxed) != now {
         end.time.store(now, Relaxed);
     }
-    let pid = pid_word(c);
     if end.pid.load(Relaxed) != pid {
         end.pid.store(pid, Relaxed);
     }

@@ -47,6 +47,7 @@ mod retired;
 mod ring;
 mod scan;
 mod send;
+pub mod shortcut;
 mod space;
 mod take;
 mod wait;
@@ -59,7 +60,7 @@ pub use get::get;
 pub use receive::{receive, try_receive_fast};
 pub(crate) use remove::finish_removals;
 pub use remove::remove;
-pub use send::{send, try_send_fast};
+pub use send::{send, try_send_fast, Outgoing};
 
 /// `MSG_NOERROR`: a text that is too long is cut.
 pub const MSG_NOERROR: i32 = 0o10000;

@@ -22,8 +22,7 @@ pub fn name_the_last(c: &Ctx, queue: &Queue) {
 /// Names the last sender, if its message is not there yet.
 #[inline]
 pub fn name_sender(queue: &Queue, ring: &Ring, tail: At) {
-    // Said beside the tail, so that its mark need not be looked at: that one is in the receiver's cache.
-    if tail.step == 0 || queue.entry.send.finished.load(Acquire) as u32 == tail.pos {
+    if is_sender_named(queue, tail) {
         return;
     }
     let pos = tail.pos.wrapping_sub(tail.step.into());
@@ -47,6 +46,12 @@ pub fn name_sender(queue: &Queue, ring: &Ring, tail: At) {
     }
 }
 
+/// Is the last sender's message there, as far as is said beside the tail? Its mark is in the receiver's cache.
+#[inline(always)]
+pub fn is_sender_named(queue: &Queue, tail: At) -> bool {
+    tail.step == 0 || queue.entry.send.finished.load(Acquire) as u32 == tail.pos
+}
+
 /// How often a mark may change while its lap is over.
 const ATTEMPTS: u32 = 1000;
 
@@ -54,8 +59,7 @@ const ATTEMPTS: u32 = 1000;
 #[inline]
 pub fn name_receiver(queue: &Queue, ring: &Ring, head: At) {
     let pos = head.pos.wrapping_sub(head.step.into());
-    // In turn, `done` is at the head, and there is nothing to do.
-    if head.step == 0 || done::at(queue) == head.pos {
+    if is_receiver_named(queue, head) {
         return;
     }
     let old = ring.mark_word(pos).load(Acquire);
@@ -66,6 +70,12 @@ pub fn name_receiver(queue: &Queue, ring: &Ring, head: At) {
         let named = Mark { state: State::Taken, owner: head.owner, ..mark };
         let _ = ring.mark_word(pos).compare_exchange(old, named.word(), AcqRel, Relaxed);
     }
+}
+
+/// Has the last receiver finished, and everybody before it? Then `done` is at the head.
+#[inline(always)]
+pub fn is_receiver_named(queue: &Queue, head: At) -> bool {
+    head.step == 0 || done::at(queue) == head.pos
 }
 
 fn has_moved(end: &MsgEnd, at: At) -> bool {

@@ -4,7 +4,7 @@
 //! can't be mistaken for it, and a long message needs one mark only. So the text is contiguous, and the cells
 //! of a received message are not written to again until they carry the next one.
 
-use super::mark::{Mark, LAP};
+use super::mark::{Mark, State, LAP};
 use core::ptr::NonNull;
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::atomic::{self, AtomicU64};
@@ -53,6 +53,22 @@ impl Ring {
         }
         mem.bytes(at, bytes(cells))?;
         Some(Ring { base: NonNull::new(mem.base())?, at, cells: cells as u32 })
+    }
+
+    /// As words that [`Ring::of_words`] reads.
+    pub fn words(&self) -> [u64; 3] {
+        [self.base.as_ptr().expose_provenance() as u64, self.at, self.cells.into()]
+    }
+
+    /// Reads words.
+    ///
+    /// # Safety
+    /// They are those of a ring in this process, whose pool is still mapped.
+    #[inline(always)]
+    pub unsafe fn of_words([base, at, cells]: [u64; 3]) -> Ring {
+        // SAFETY: the address of a mapping, as the caller vouches.
+        let base = unsafe { NonNull::new_unchecked(core::ptr::with_exposed_provenance_mut(base as usize)) };
+        Ring { base, at, cells: cells as u32 }
     }
 
     /// Cells in the ring.
@@ -110,6 +126,15 @@ impl Ring {
         self.valid(pos, self.mark_word(pos).load(Acquire))
     }
 
+    /// Bytes of the message at a position, if there is one that nobody has taken.
+    #[inline(always)]
+    pub fn ready(&self, pos: u32) -> Option<usize> {
+        let mark = self.mark_word(pos).load(Acquire);
+        let ready = Mark { state: State::Ready, lap: self.lap(pos), len: 0, owner: 0 }.word();
+        // State and lap.
+        ((mark ^ ready) as u32 & 0xff_ffff == 0).then_some((mark >> 24) as usize & 0xff_ffff)
+    }
+
     /// What a word says at a position, if it is of the position's lap.
     #[inline]
     pub fn valid(&self, pos: u32, word: u64) -> Option<Mark> {
@@ -129,15 +154,12 @@ impl Ring {
     /// `text` must point to `len` readable bytes, and the cells must be the caller's and enough.
     #[inline(always)]
     pub unsafe fn write(&self, pos: u32, kind: i64, text: *const u8, len: usize) {
-        if len > SHORT {
-            let near = self.until_the_end(pos, len);
-            // SAFETY: the first part ends with the ring at the latest, the second begins with it and is
-            // shorter than it; `text` has `len` bytes.
-            unsafe {
-                atomic::copy_in(text, self.cell(pos), near);
-                if near < len {
-                    atomic::copy_in(text.add(near), self.cell(0), len - near);
-                }
+        // SAFETY: the caller vouches for text and cells, of which the first has CELL bytes.
+        unsafe {
+            if len > CELL {
+                self.write_several(pos, text, len);
+            } else if len > SHORT {
+                atomic::copy_in(text, self.cell(pos), len);
             }
         }
         // The head comes last, all at once: a receiver looks at it all the time.
@@ -146,6 +168,23 @@ impl Ring {
             (*self.head(pos).add(8).cast::<AtomicU64>()).store(kind as u64, Relaxed);
             if len <= SHORT {
                 atomic::copy_in(text, self.head(pos).add(16), len);
+            }
+        }
+    }
+
+    /// Writes a text to several cells.
+    ///
+    /// # Safety
+    /// As for [`Ring::write`].
+    #[inline(never)]
+    unsafe fn write_several(self, pos: u32, text: *const u8, len: usize) {
+        let near = self.until_the_end(pos, len);
+        // SAFETY: the first part ends with the ring at the latest, the second begins with it and is shorter
+        // than it; `text` has `len` bytes.
+        unsafe {
+            atomic::copy_in(text, self.cell(pos), near);
+            if near < len {
+                atomic::copy_in(text.add(near), self.cell(0), len - near);
             }
         }
     }
@@ -162,8 +201,23 @@ impl Ring {
             unsafe { atomic::copy_out(self.head(pos).add(16), text, part) };
             return;
         }
+        if part <= CELL {
+            // SAFETY: a cell has so many bytes; racing writers cost the text, not us.
+            unsafe { atomic::copy_out(self.cell(pos), text, part) };
+            return;
+        }
+        // SAFETY: the caller vouches for the buffer.
+        unsafe { self.read_several(pos, text, part) };
+    }
+
+    /// Copies the first bytes of a text out of several cells, no more than the ring has.
+    ///
+    /// # Safety
+    /// As for [`Ring::read`].
+    #[inline(never)]
+    unsafe fn read_several(self, pos: u32, text: *mut u8, part: usize) {
         let near = self.until_the_end(pos, part);
-        // SAFETY: as in `write`, in the other direction.
+        // SAFETY: as in `write_several`, in the other direction.
         unsafe {
             atomic::copy_out(self.cell(pos), text, near);
             if near < part {

@@ -2,7 +2,7 @@
 
 use super::deliver::deliver;
 use super::done;
-use super::end::{self, record_use, At, MAX_STEP};
+use super::end::{self, At, MAX_STEP};
 use super::mark::{Mark, State};
 use super::name::name_sender;
 use super::pause::Pause;
@@ -113,10 +113,10 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
         }
         name_sender(queue, &ring, tail);
         c.pool.touch(c.me, queue.reference());
-        let next = after(c, tail, cells, message.len);
+        let next = after(Sender::of(c).owner, tail, cells, message.len);
         if entry.send.at.cas(pair, next.words()).is_ok() {
             // SAFETY: the compare-and-swap made the cells ours; the caller vouches for the text.
-            unsafe { complete(c, queue, &ring, tail.pos, message, now) };
+            unsafe { finish(Sender::of(c), queue, &ring, tail.pos, message, now) };
             return Attempt::Done;
         }
     }
@@ -128,49 +128,73 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
 /// # Safety
 /// As for [`send`], and the cells must be the caller's.
 #[inline(always)]
-unsafe fn complete(c: &Ctx, queue: &Queue, ring: &Ring, pos: u32, message: Outgoing, now: i64) {
+pub unsafe fn finish(sender: Sender, queue: &Queue, ring: &Ring, pos: u32, message: Outgoing, now: i64) {
     let send = &queue.entry.send;
-    record_use(c, send, now);
+    end::note_use(send, sender.pid, now);
     // SAFETY: the caller vouches for cells and text.
     unsafe { ring.write(pos, message.kind, message.text, message.len) };
-    ring.mark_word(pos).store(ready(c, ring, pos, message.len).word(), Release);
+    ring.mark_word(pos).store(ready(sender.owner, ring, pos, message.len).word(), Release);
     let behind = pos.wrapping_add(cells_for(message.len));
     send.finished.store(behind.into(), Release);
 }
 
 /// The sending end after a message of `len` bytes.
-fn after(c: &Ctx, tail: At, cells: u32, len: usize) -> At {
+pub fn after(owner: u16, tail: At, cells: u32, len: usize) -> At {
     At {
         pos: tail.pos.wrapping_add(cells),
         bytes: tail.bytes.wrapping_add(len as u32),
         msgs: tail.msgs.wrapping_add(1),
-        owner: c.me.slot as u16 + 1,
+        owner,
         step: cells as u16,
         slow: tail.slow,
     }
 }
 
-fn ready(c: &Ctx, ring: &Ring, pos: u32, len: usize) -> Mark {
-    Mark { state: State::Ready, lap: ring.lap(pos), len: len as u32, owner: c.me.slot as u16 + 1 }
+fn ready(owner: u16, ring: &Ring, pos: u32, len: usize) -> Mark {
+    Mark { state: State::Ready, lap: ring.lap(pos), len: len as u32, owner }
+}
+
+/// As whom the caller sends.
+#[derive(Clone, Copy)]
+pub struct Sender {
+    /// Process slot + 1.
+    pub owner: u16,
+    /// Pid word.
+    pub pid: u64,
+}
+
+impl Sender {
+    #[inline(always)]
+    fn of(c: &Ctx) -> Sender {
+        Sender { owner: c.me.slot as u16 + 1, pid: pid_word(c) }
+    }
 }
 
 /// Do the limits admit the message? Counts of received messages are remembered and only looked up when that
 /// matters: they only grow, so old ones err on the safe side.
 #[inline]
 fn fits(queue: &Queue, tail: At, len: usize) -> bool {
-    let fits_in = |counts: u64| {
-        let (bytes, msgs) = (counts as u32, (counts >> 32) as u32);
-        queue.fits(len, tail.bytes.wrapping_sub(bytes), tail.msgs.wrapping_sub(msgs))
-    };
-    let seen = &queue.entry.send.seen;
-    let remembered = seen.load(Relaxed);
-    if fits_in(remembered) {
+    if fits_as_remembered(queue, tail, len) {
         return true;
     }
+    let seen = &queue.entry.send.seen;
+    let remembered = seen.load(Relaxed);
     let counts = end::read(&queue.entry.receive).counts();
     // Not stored blindly: nobody who slept for long may bring back a count from before it wrapped around.
     let _ = seen.compare_exchange(remembered, counts, Relaxed, Relaxed);
-    fits_in(counts)
+    fits_in(queue, tail, len, counts)
+}
+
+/// Do they by what is remembered?
+#[inline(always)]
+pub fn fits_as_remembered(queue: &Queue, tail: At, len: usize) -> bool {
+    fits_in(queue, tail, len, queue.entry.send.seen.load(Relaxed))
+}
+
+#[inline(always)]
+fn fits_in(queue: &Queue, tail: At, len: usize, counts: u64) -> bool {
+    let (bytes, msgs) = (counts as u32, (counts >> 32) as u32);
+    queue.fits(len, tail.bytes.wrapping_sub(bytes), tail.msgs.wrapping_sub(msgs))
 }
 
 /// # Safety
@@ -257,9 +281,9 @@ unsafe fn try_send(
         return Ok(Step::Done);
     }
     let cells = cells_for(message.len);
-    let next = At { owner: 0, step: 0, ..after(c, tail, cells, message.len) };
+    let next = At { owner: 0, step: 0, ..after(0, tail, cells, message.len) };
     let mut txn = slow.guard.txn();
-    txn.set(ring.mark_offset(tail.pos), ready(c, &ring, tail.pos, message.len).word())?;
+    txn.set(ring.mark_offset(tail.pos), ready(Sender::of(c).owner, &ring, tail.pos, message.len).word())?;
     end::put(&mut txn, &queue.entry.send, next)?;
     txn.put(&queue.entry.send.time, c.kernel.now() as u64)?;
     txn.put(&queue.entry.send.pid, pid_word(c))?;
@@ -294,12 +318,12 @@ pub fn stopped_in_the_middle<'a>(c: &'a Ctx, id: i32, kind: i64, text: &'a [u8])
     c.pool.touch(c.me, queue.reference());
     let cells = cells_for(text.len());
     assert!(done::look_for_space(&queue, &ring, tail.pos, cells));
-    let next = after(c, tail, cells, text.len());
+    let next = after(Sender::of(c).owner, tail, cells, text.len());
     assert!(queue.entry.send.at.cas(pair, next.words()).is_ok());
     move || {
         let message = Outgoing { kind, text: text.as_ptr(), len: text.len() };
         // SAFETY: the cells are this sender's.
-        unsafe { complete(c, &queue, &ring, tail.pos, message, c.kernel.now()) };
+        unsafe { finish(Sender::of(c), &queue, &ring, tail.pos, message, c.kernel.now()) };
     }
 }
 

@@ -164,7 +164,7 @@ mod tests {
         sem::set(c, id, 1000, 1000, 0o600).unwrap();
         assert!(set.op(id, plain(0, 1)).is_some());
         let entry = c.pool.sem(id as u32 & (MAX_ENTRIES - 1)).unwrap(); // unpaid
-        // As with an id that has come back after all others.
+                                                                        // As with an id that has come back after all others.
         entry.cells.fetch_add(16, Relaxed);
         assert!(set.op(id, plain(0, 1)).is_none(), "another place");
         entry.cells.fetch_sub(16, Relaxed);
