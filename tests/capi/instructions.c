@@ -41,8 +41,8 @@ static const struct call {
 } calls[] = {
     {"P", p, 112},
     {"V", v, 112},
-    {"P SEM_UNDO", p_undo, 650},
-    {"V SEM_UNDO", v_undo, 650},
+    {"P SEM_UNDO", p_undo, 310},
+    {"V SEM_UNDO", v_undo, 275},
     {"P and V at once", both, 650},
     {"msgsnd 64 B", send_64, 260},
     {"msgrcv 64 B", receive_64, 290},

@@ -33,8 +33,8 @@ pub fn get(caller: &Caller, key: i32, flags: i32) -> Result<i32, Errno> {
 #[inline(always)]
 pub unsafe fn try_send_shortcut(id: i32, message: *const u8, size: usize) -> bool {
     let now = raw::seconds();
-    // SAFETY: words of a shortcut to a queue in a pool to which the process is known, so it is mapped; type and
-    // text are found readable.
+    // SAFETY: words of a shortcut to a queue in a pool to which the process is known, so it is mapped; type
+    // and text are found readable.
     unsafe {
         let Some(words) = shortcut::find(|page| &page.queues, id) else {
             return false;
@@ -129,8 +129,8 @@ pub unsafe fn try_receive_shortcut(
     flags: i32,
 ) -> Option<isize> {
     let now = raw::seconds();
-    // SAFETY: words of a shortcut to a queue in a pool to which the process is known, so it is mapped; as much
-    // as a message can have is found writable.
+    // SAFETY: words of a shortcut to a queue in a pool to which the process is known, so it is mapped; as
+    // much as a message can have is found writable.
     unsafe {
         let queue = Shortcut::of_words(shortcut::find(|page| &page.queues, id)?);
         let longest = queue.most().min(capacity);

@@ -13,6 +13,7 @@ use libc::{semid_ds, seminfo, timespec};
 use vshmem_ipc::sem::shortcut::{Performed, Shortcut};
 use vshmem_ipc::sem::{self, Sembuf};
 use vshmem_ipc::Errno;
+use vshmem_pool::Ctx;
 
 const GETPID: i32 = 11;
 const GETVAL: i32 = 12;
@@ -88,15 +89,32 @@ pub unsafe fn try_fast(id: i32, sops: *const Sembuf, count: usize) -> bool {
     if (count != 1) | !user::known_readable(sops, size_of::<Sembuf>()) {
         return false;
     }
-    // SAFETY: found readable.
-    let Some(sop) = (unsafe { plain(sops) }) else {
+    // SAFETY: found readable. Copied, since the program may change it at any time.
+    let sop = unsafe { sops.read_unaligned() };
+    let Some(ctx) = state::known() else {
         return false;
     };
-    let done = state::known().is_some_and(|ctx| sem::try_fast(&ctx, id, sop));
+    if !sop.is_plain() {
+        return sop.op != 0 && try_undone(&ctx, id, sop);
+    }
+    let done = sem::try_fast(&ctx, id, sop);
     if done {
         remember(id);
     }
     done
+}
+
+/// The same with `SEM_UNDO`, on a set that is remembered.
+fn try_undone(ctx: &Ctx, id: i32, sop: Sembuf) -> bool {
+    let Some(words) = shortcut::find(|page| &page.sets, id) else {
+        return false;
+    };
+    // SAFETY: as in `try_shortcut`.
+    let performed = unsafe { Shortcut::of_words(words) }.op_undone(ctx, id, sop);
+    if let Some(performed) = performed {
+        performed.at(raw::seconds());
+    }
+    performed.is_some()
 }
 
 /// The next operation on the set takes a shortcut.
@@ -108,17 +126,6 @@ fn remember(id: i32) {
         id,
         |ctx| Shortcut::to(ctx, id).map(|(shortcut, granted)| (shortcut.words(), granted)),
     );
-}
-
-/// An operation, if it is one for fast paths.
-///
-/// # Safety
-/// It can be read.
-#[inline(always)]
-unsafe fn plain(sop: *const Sembuf) -> Option<Sembuf> {
-    // SAFETY: the caller vouches for it. Copied, since the program may change it at any time.
-    let sop = unsafe { sop.read_unaligned() };
-    sop.is_plain().then_some(sop)
 }
 
 /// `semop` on a pool.
@@ -148,6 +155,9 @@ fn timed(
             copy.assume_init_ref()
         };
         let done = sem::op(&caller.ctx, id, core::slice::from_ref(one), timeout);
+        if done.is_ok() && one.op != 0 {
+            remember(id);
+        }
         return done.map(|()| 0).map_err(|error| caller.excuse(error));
     }
     several(caller, id, sops, count, timeout)

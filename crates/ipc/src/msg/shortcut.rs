@@ -138,8 +138,8 @@ impl Shortcut {
         true
     }
 
-    /// `msgrcv` of the first message, if it is there, wanted and not too long, and `id` still names the queue.
-    /// `None` says nothing.
+    /// `msgrcv` of the first message, if it is there, wanted and not too long, and `id` still names the
+    /// queue. `None` says nothing.
     ///
     /// # Safety
     /// `text` must point to `cap` writable bytes, or to as many as the longest message has.

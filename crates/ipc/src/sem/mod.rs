@@ -77,7 +77,9 @@ impl Sembuf {
     pub fn is_plain(self) -> bool {
         (self.op != 0) & !self.undo()
     }
-    fn undo(self) -> bool {
+    /// Is it taken back when the process ends?
+    #[inline(always)]
+    pub fn undo(self) -> bool {
         self.flg & SEM_UNDO != 0
     }
 }

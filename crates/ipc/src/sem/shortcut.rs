@@ -6,13 +6,13 @@
 //! nowhere else. Whatever the entry says, the semaphore lies in what was checked.
 
 use super::fast::store_time;
-use super::set::{my_pid, value, with_value, Set, SLOW};
+use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
 use super::{Sembuf, SEMVMX};
 use crate::perm::{self, Granted};
-use crate::Ctx;
+use crate::{directory, Ctx};
 use core::ptr::NonNull;
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
-use vshmem_pool::layout::{Sem, HEAD_DYING};
+use vshmem_pool::layout::{Kind, Sem, HEAD_DYING, MAX_ENTRIES};
 use vshmem_pool::pair::Pair;
 
 /// A set that the caller may change, as it was found.
@@ -100,6 +100,45 @@ impl Shortcut {
     }
 }
 
+impl Shortcut {
+    /// One P or V with `SEM_UNDO`, likewise, if the adjustment finds its place beside the semaphore.
+    #[inline]
+    pub fn op_undone(&self, c: &Ctx, id: i32, sop: Sembuf) -> Option<Performed> {
+        let (entry, num) = (self.entry, u64::from(sop.num));
+        if num >= self.nsems
+            || entry.nsems.load(Relaxed) != self.nsems
+            || entry.cells.load(Relaxed) != self.cells
+        {
+            return None;
+        }
+        // SAFETY: one of those that were found to lie in the pool.
+        let cell = unsafe { &*self.first.as_ptr().add(num as usize) };
+        let (lo, hi) = cell.load();
+        let head = &entry.head;
+        // As in `op`.
+        if lo & SLOW != 0
+            || head.mode.load(Relaxed) != (self.rest >> 32) as u32
+            || directory::other_than(head, id) != 0
+        {
+            return None;
+        }
+        let before = match Beside::of(hi) {
+            None if entry.undo.load(Acquire) == 0 => {
+                c.pool.touch(c.me, Kind::Sem.reference(id as u32 & (MAX_ENTRIES - 1)));
+                0
+            }
+            Some(beside) if beside.owner == c.me => beside.adjust,
+            _ => return None,
+        };
+        let (new, adjust) = (value(lo) + i32::from(sop.op), before - i32::from(sop.op));
+        let new = u16::try_from(new).ok().filter(|new| i32::from(*new) <= SEMVMX)?;
+        let adjust = i16::try_from(adjust).ok()?;
+        let new_lo = with_value(lo, new.into(), self.rest);
+        let new_hi = Beside { owner: c.me, adjust: adjust.into() }.word();
+        cell.cas((lo, hi), (new_lo, new_hi)).is_ok().then_some(Performed(entry))
+    }
+}
+
 /// An operation whose time is not recorded yet.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
@@ -119,7 +158,6 @@ mod tests {
     use crate::sem::{self, SEM_UNDO};
     use crate::testing::World;
     use crate::{Cred, IPC_PRIVATE};
-    use vshmem_pool::layout::MAX_ENTRIES;
 
     fn plain(num: u16, op: i16) -> Sembuf {
         Sembuf { num, op, flg: 0 }
@@ -153,6 +191,37 @@ mod tests {
     }
 
     #[test]
+    fn an_adjustment_of_the_process_stays_beside_the_semaphore() {
+        let world = World::new(1 << 20);
+        let (process, other) = (world.process(), world.process());
+        let c = &process.ctx();
+        let id = sem::get(c, IPC_PRIVATE, 2, 0o600).unwrap();
+        let (set, others) = (to(c, id), to(&other.ctx(), id));
+        let undone = |op| Sembuf { flg: SEM_UNDO, ..plain(0, op) };
+        assert!(set.op_undone(c, id, undone(5)).is_some() && set.op_undone(c, id, undone(-2)).is_some());
+        assert!(set.op_undone(c, id, undone(-4)).is_none(), "a value in the way");
+        assert!(others.op_undone(&other.ctx(), id, undone(1)).is_none(), "another's is there");
+        assert_eq!(sem::getval(c, id, 0), Ok(3));
+        assert!(set.op_undone(c, id, undone(-3)).is_some());
+        assert!(others.op_undone(&other.ctx(), id, undone(1)).is_some(), "there is none any more");
+        assert!(set.op_undone(c, id, undone(1)).is_none());
+        other.kill();
+        // Whoever is in need finds it dead.
+        assert_eq!(
+            sem::op(c, id, &[Sembuf { flg: crate::IPC_NOWAIT as i16, ..plain(0, -1) }], None),
+            Err(crate::Errno::EAGAIN)
+        );
+        assert_eq!(sem::getval(c, id, 0), Ok(0));
+        for bad in [0, 1, u64::MAX] {
+            let entry = c.pool.sem(id as u32 & (MAX_ENTRIES - 1)).unwrap(); // unpaid
+            let good = entry.nsems.swap(bad, Relaxed);
+            assert!(set.op_undone(c, id, Sembuf { num: 2, ..undone(1) }).is_none());
+            entry.nsems.store(good, Relaxed);
+        }
+        assert!(world.is_untouched_outside());
+    }
+
+    #[test]
     fn it_ends_where_the_set_becomes_another() {
         let world = World::new(1 << 20);
         let process = world.process();
@@ -164,7 +233,8 @@ mod tests {
         sem::set(c, id, 1000, 1000, 0o600).unwrap();
         assert!(set.op(id, plain(0, 1)).is_some());
         let entry = c.pool.sem(id as u32 & (MAX_ENTRIES - 1)).unwrap(); // unpaid
-                                                                        // As with an id that has come back after all others.
+
+        // As with an id that has come back after all others.
         entry.cells.fetch_add(16, Relaxed);
         assert!(set.op(id, plain(0, 1)).is_none(), "another place");
         entry.cells.fetch_sub(16, Relaxed);

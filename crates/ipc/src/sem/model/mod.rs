@@ -28,8 +28,11 @@ fn undone(by: i16) -> Sembuf {
 
 /// As the library does it.
 fn semop(c: &Ctx, id: i32, sop: Sembuf) -> Result<(), Errno> {
-    let shortcut = Shortcut::to(c, id).filter(|_| sop.is_plain());
-    if let Some(performed) = shortcut.and_then(|(set, _)| set.op(id, sop)) {
+    let by_shortcut = |(set, _): (Shortcut, _)| match sop.undo() {
+        true => set.op_undone(c, id, sop),
+        false => set.op(id, sop),
+    };
+    if let Some(performed) = Shortcut::to(c, id).filter(|_| sop.op != 0).and_then(by_shortcut) {
         performed.at(c.kernel.now());
         Ok(())
     } else if sem::try_fast(c, id, sop) {
