@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(value(&OPEN_MPI, "OMPI_MCA_sshmem"), None);
         let shmem = Situation { shmem: true, heap: Some(124), ..OPEN_MPI };
         assert_eq!(value(&shmem, "OMPI_MCA_sshmem").as_deref(), Some("ucx"));
-        assert_eq!(value(&shmem, "SHMEM_SYMMETRIC_HEAP_SIZE").as_deref(), Some("124M"));
+        assert_eq!(value(&shmem, "SMA_SYMMETRIC_SIZE").as_deref(), Some("124M"));
     }
 
     #[test]

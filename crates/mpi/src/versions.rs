@@ -72,7 +72,7 @@ impl fmt::Display for Tested {
 }
 
 /// UCX.
-pub const UCX: Tested = Tested { first: Version(1, 13, 1), last: (1, 20) };
+pub const UCX: Tested = Tested { first: Version(1, 13, 1), last: (1, 22) };
 /// MPICH.
 pub const MPICH: Tested = Tested { first: Version(4, 0, 2), last: (5, 0) };
 /// Open MPI, with its OpenSHMEM.
@@ -106,8 +106,8 @@ mod tests {
 
     #[test]
     fn ends_of_what_was_tested() {
-        assert!(UCX.has(Version(1, 13, 1)) && UCX.has(Version(1, 20, 9)));
-        assert!(!UCX.has(Version(1, 13, 0)) && !UCX.has(Version(1, 21, 0)) && !UCX.has(Version(2, 0, 0)));
-        assert_eq!(UCX.to_string(), "1.13.1 to 1.20");
+        assert!(UCX.has(Version(1, 13, 1)) && UCX.has(Version(1, 22, 9)));
+        assert!(!UCX.has(Version(1, 13, 0)) && !UCX.has(Version(1, 23, 0)) && !UCX.has(Version(2, 0, 0)));
+        assert_eq!(UCX.to_string(), "1.13.1 to 1.22");
     }
 }

@@ -88,8 +88,8 @@ fn versions_that_were_not_tested_are_named() {
     assert_eq!(mpi(good, good_ucx).untested(), None);
     let why = mpi(Some(Version(3, 4, 1)), good_ucx).untested().unwrap();
     assert_eq!(why, "/l is MPICH 3.4.1, and Vshmem was tested with 4.0.2 to 5.0");
-    let why = mpi(good, Some(Version(1, 22, 0))).untested().unwrap();
-    assert_eq!(why, "/u is UCX 1.22.0, and Vshmem was tested with 1.13.1 to 1.20");
+    let why = mpi(good, Some(Version(1, 23, 0))).untested().unwrap();
+    assert_eq!(why, "/u is UCX 1.23.0, and Vshmem was tested with 1.13.1 to 1.22");
     assert_eq!(mpi(good, None).untested().unwrap(), "the version of UCX can't be told from /u");
 }
 

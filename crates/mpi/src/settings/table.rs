@@ -77,13 +77,6 @@ pub const TABLE: &[Row] = &[
         harm: |own, _| (own != "ucx").then_some("ranks don't talk by UCX, and so not through the pool"),
     },
     Row {
-        name: "MPIR_CVAR_POLLS_BEFORE_YIELD",
-        value: |it| it.oversubscribed.then(|| "1".into()),
-        reason:
-            "there are more ranks than processors, so a rank that waits has to leave its processor at once",
-        harm: harmless,
-    },
-    Row {
         name: "OMPI_MCA_pml",
         value: |_| set("ucx"),
         reason: "messages go by UCX, whose transport sysv is the pool",
@@ -138,7 +131,7 @@ pub const TABLE: &[Row] = &[
         },
     },
     Row {
-        name: "SHMEM_SYMMETRIC_HEAP_SIZE",
+        name: "SMA_SYMMETRIC_SIZE",
         value: |it| it.heap.map(|size| format!("{size}M")),
         reason: "all symmetric heaps must have room in the pool, in which a segment takes a power of two",
         harm: harmless,
