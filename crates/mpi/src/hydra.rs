@@ -12,8 +12,10 @@ pub fn command(launcher: &Launcher, line: &Line, rsh: &Path) -> Vec<OsString> {
     out.extend(["-launcher", "ssh", "-launcher-exec"].map(OsString::from));
     out.push(rsh.into());
     out.extend(["-hosts".into(), line.host_list().into()]);
-    // Ranks have the environment of their own host's daemon, and so its pool, not that of the launcher.
-    out.extend(["-genvnone", "-genv", "LD_PRELOAD"].map(OsString::from));
+    // Else all ranks have the launcher's environment, and so its host's pool. Not always, since MPICH 5 then
+    // fails in MPI_Comm_spawn.
+    out.extend(line.mixed.then(|| "-genvnone".into()));
+    out.extend(["-genv", "LD_PRELOAD"].map(OsString::from));
     out.push(line.preload.clone());
     if line.label {
         out.extend(["-prepend-pattern", "[%r] "].map(OsString::from));

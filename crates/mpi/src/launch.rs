@@ -68,7 +68,8 @@ mod tests {
             preload: "/a.so:/b.so".into(),
             label: false,
             bind_to: None,
-            oversubscribed: false,
+            unbound: false,
+            mixed: false,
             root: false,
             extra: vec![],
             program: vec!["./a.out".into(), "-x".into()],
@@ -87,7 +88,7 @@ mod tests {
     fn hydra_s_command_line() {
         let got = text(&mpich().command(&line(), Path::new("/r/rsh")));
         let want = "/usr/bin/mpiexec.mpich -launcher ssh -launcher-exec /r/rsh -hosts vm0:1,vm1:2 \
-                    -genvnone -genv LD_PRELOAD /a.so:/b.so -n 3 ./a.out -x";
+                    -genv LD_PRELOAD /a.so:/b.so -n 3 ./a.out -x";
         assert_eq!(got, want);
         let more = Line {
             label: true,
@@ -98,6 +99,8 @@ mod tests {
         let got = text(&mpich().command(&more, Path::new("/r/rsh")));
         assert!(got.contains(" -prepend-pattern [%r] ") && got.contains(" -bind-to core "), "{got}");
         assert!(got.contains(" -print-all-exitcodes -n 3 ./a.out"), "{got}");
+        let got = text(&mpich().command(&Line { mixed: true, ..line() }, Path::new("/r/rsh")));
+        assert!(got.contains(" -genvnone -genv LD_PRELOAD "), "{got}");
     }
 
     #[test]
@@ -108,7 +111,7 @@ mod tests {
             "/usr/bin/mpiexec.openmpi --noprefix --mca plm_rsh_agent /r/rsh --mca plm_rsh_no_tree_spawn 1 --oversubscribe \
                     --host vm0:1,vm1:2 -x LD_PRELOAD=/a.so:/b.so -n 3 ./a.out -x";
         assert_eq!(got, want);
-        let crowded = Line { oversubscribed: true, root: true, label: true, ..line() };
+        let crowded = Line { unbound: true, root: true, label: true, ..line() };
         let got = text(&four.command(&crowded, Path::new("/r/rsh")));
         let want = " --allow-run-as-root --tag-output --bind-to none ";
         assert!(got.contains(want), "{got}");

@@ -13,8 +13,10 @@ pub struct Line {
     pub label: bool,
     /// How ranks are bound to processors, in the launcher's words.
     pub bind_to: Option<String>,
-    /// A host has more ranks than processors.
-    pub oversubscribed: bool,
+    /// Ranks are bound to no processor unless `bind_to` says so.
+    pub unbound: bool,
+    /// Hosts have different pools, and so environments.
+    pub mixed: bool,
     /// It runs as root.
     pub root: bool,
     /// Further arguments of the launcher's.

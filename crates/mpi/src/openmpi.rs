@@ -46,7 +46,7 @@ pub fn command(mpi: &Mpi, line: &Line, rsh: &Path) -> Vec<OsString> {
     }
     match line.bind_to.as_deref() {
         Some(to) => add(&["--bind-to", to]),
-        None if line.oversubscribed => add(&["--bind-to", "none"]),
+        None if line.unbound => add(&["--bind-to", "none"]),
         None => (),
     }
     out.extend(line.extra.iter().cloned());

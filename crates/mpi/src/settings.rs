@@ -95,6 +95,7 @@ mod tests {
         assert_eq!(value(&OPEN_MPI, "OMPI_MCA_mpi_yield_when_idle"), None);
         let crowded = Situation { oversubscribed: true, ..OPEN_MPI };
         assert_eq!(value(&crowded, "OMPI_MCA_mpi_yield_when_idle").as_deref(), Some("1"));
+        assert_eq!(value(&crowded, "VSHMEM_UCX_YIELD").as_deref(), Some("1"));
         let five = Situation { major: 5, ..MPICH };
         assert_eq!(value(&five, "MPIR_CVAR_CH4_NETMOD").as_deref(), Some("ucx"));
         assert_eq!(value(&MPICH, "MPIR_CVAR_CH4_NETMOD"), None);
@@ -123,14 +124,15 @@ mod tests {
     #[test]
     fn own_values_win_and_harm_is_told() {
         assert_eq!(harm(&MPICH, "UCX_TLS", "sysv,self"), None);
+        assert_eq!(harm(&MPICH, "UCX_TLS", "sysv,posix,cma,self"), None);
         let mixed = Situation { mixed: true, ..MPICH };
         assert_eq!(harm(&mixed, "UCX_TLS", "sysv,self,tcp"), None);
         for (own, word) in [
-            ("posix,sysv,self", "posix"),
-            ("all", "posix"),
-            ("^tcp", "posix"),
-            ("sm,self", "posix"),
-            ("sysv,cma", "posix"),
+            ("all", "xpmem"),
+            ("^tcp", "xpmem"),
+            ("sm,self", "xpmem"),
+            ("sysv,knem", "xpmem"),
+            ("posix,cma,self", "sysv"),
             ("tcp,self", "sysv"),
             ("sysv,self,tcp", "TCP"),
         ] {

@@ -26,7 +26,7 @@ pub fn mpirun(mpirun: Mpirun) -> Result<u8> {
             eprintln!("vshmem: warning: {}={}: {harm}.", it.name, it.value.to_string_lossy());
         }
     }
-    let watch = plan.situation.log.as_ref().map(|log| Watch::begin(&plan.hosts, log));
+    let watch = plan.situation.log.as_ref().map(|log| Watch::begin(&plan.hosts, log, plan.situation.mixed));
     let code = run(&plan)?;
     match watch.map(Watch::end) {
         Some(Err(why)) if code == 0 => Err(why),

@@ -54,8 +54,7 @@ impl Plan {
         }
         let identity = identity(&job.how)?;
         let groups: BTreeSet<&Option<String>> = hosts.iter().map(|host| &host.pool).collect();
-        let is_crowded = |host: &Host| host.processors.is_some_and(|processors| host.ranks > processors);
-        let mut situation = Situation::new(&mpi, groups.len() > 1, hosts.iter().any(is_crowded));
+        let mut situation = Situation::new(&mpi, groups.len() > 1, oversubscribed(&hosts));
         situation.heap = heap(&hosts).filter(|_| mpi.shmem);
         situation.log = job.verify_transport.then(verify::log_file);
         let value = |name: &str| {
@@ -70,7 +69,9 @@ impl Plan {
             preload: preload(&libraries, value("LD_PRELOAD")),
             label: job.label,
             bind_to: job.bind_to,
-            oversubscribed: situation.oversubscribed,
+            // Containers of one kernel would each count its processors from the first.
+            unbound: situation.oversubscribed || matches!(files, Files::Behind(_)),
+            mixed: situation.mixed,
             root: identity.uid == 0 || matches!(files, Files::Behind(_)),
             extra: job.mpiexec_arg,
             program: program(&files, &mpi, job.line.command),
@@ -88,8 +89,8 @@ impl Plan {
     pub fn job(&self, host: &Host) -> Job {
         let mut changes = self.changes.clone();
         changes.extend(host.pool.iter().map(|pool| ("VSHMEM_POOL".into(), pool.into())));
-        let log = self.situation.log.iter().map(|log| verify::log_file_in(&host.name, log).into());
-        changes.extend(log.map(|log: OsString| ("UCX_LOG_FILE".into(), log)));
+        let log = self.situation.log.iter().filter(|_| self.situation.mixed);
+        changes.extend(log.map(|log| ("UCX_LOG_FILE".into(), verify::log_file_in(&host.name, log).into())));
         let label = host.name.clone();
         let cwd = self.cwd.as_deref();
         let mut job = Job::new(host.location.clone(), label, &changes, cwd, self.identity.clone());
@@ -117,6 +118,15 @@ fn files(first: &Host, job: &Mpirun, own: &[(OsString, OsString)]) -> Files {
             Files::Host { from, variables: own.to_vec() }
         }
     }
+}
+
+/// Whether a host has more ranks than processors. Containers have those of one kernel between them.
+fn oversubscribed(hosts: &[Host]) -> bool {
+    let is_crowded = |host: &Host| host.processors.is_some_and(|processors| host.ranks > processors);
+    let reached = || hosts.iter().filter(|host| matches!(host.location, Location::Reached(_)));
+    let ranks: u32 = reached().map(|host| host.ranks).sum();
+    let processors = reached().filter_map(|host| host.processors).max();
+    hosts.iter().any(is_crowded) || processors.is_some_and(|processors| ranks > processors)
 }
 
 /// MiB of each symmetric heap, if all ranks share the cluster's pool.

@@ -16,7 +16,7 @@ pub fn log_file() -> String {
     format!("/tmp/vshmem-mpirun-{}-{}.%p", std::process::id(), now.as_micros())
 }
 
-/// The same in one host: several may have one /tmp.
+/// The same in one host of a mixed job: hosts with different pools may have one /tmp.
 pub fn log_file_in(host: &str, log: &str) -> String {
     log.replace("%p", &format!("{host}.%p"))
 }
@@ -36,15 +36,16 @@ pub fn check_settings(settings: &[Setting]) -> Result<()> {
 pub struct Watch<'a> {
     hosts: &'a [Host],
     log: &'a str,
+    mixed: bool,
     /// Bytes that had passed each host's network when the job began.
     before: Vec<Option<u64>>,
 }
 
 impl<'a> Watch<'a> {
     /// Begins to watch.
-    pub fn begin(hosts: &'a [Host], log: &'a str) -> Watch<'a> {
+    pub fn begin(hosts: &'a [Host], log: &'a str, mixed: bool) -> Watch<'a> {
         let before = hosts.iter().map(|host| traffic(&reach(host))).collect();
-        Watch { hosts, log, before }
+        Watch { hosts, log, mixed, before }
     }
 
     /// Says what was seen on standard error. An error if ranks that share a pool have talked by TCP.
@@ -54,7 +55,8 @@ impl<'a> Watch<'a> {
             let files = reach(host);
             let group = groups.entry(host.pool.as_deref().unwrap_or("default")).or_default();
             group.hosts.push(&host.name);
-            let pattern = log_file_in(&host.name, self.log).replace("%p", "*");
+            let log = if self.mixed { log_file_in(&host.name, self.log) } else { self.log.into() };
+            let pattern = log.replace("%p", "*");
             if let Some(log) = take_log(&files, &pattern) {
                 group.heard.take(&log);
             }

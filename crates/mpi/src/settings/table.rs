@@ -24,7 +24,7 @@ pub const TABLE: &[Row] = &[
         value: |it| set(if it.mixed { "sysv,self,tcp" } else { "sysv,self" }),
         reason:
             "UCX's transport sysv is System V shared memory, which is the pool; without tcp in the list no \
-                 message can go by it, and posix and cma reach only processes of one kernel",
+                 message can go by it",
         harm: harm_of_transports,
     },
     Row {
@@ -69,6 +69,12 @@ pub const TABLE: &[Row] = &[
             let is_too_low = matches!(own.to_ascii_lowercase().as_str(), "fatal" | "error" | "warn" | "diag");
             (it.log.is_some() && is_too_low).then_some("UCX does not say which transports it takes")
         },
+    },
+    Row {
+        name: "VSHMEM_UCX_YIELD",
+        value: |it| it.oversubscribed.then(|| "1".into()),
+        reason: "there are more ranks than processors, so a rank that waits has to leave its processor",
+        harm: harmless,
     },
     Row {
         name: "MPIR_CVAR_CH4_NETMOD",
@@ -147,11 +153,12 @@ pub const TABLE: &[Row] = &[
 
 /// What goes wrong with a user's own list of UCX's transports.
 fn harm_of_transports(own: &str, it: &Situation) -> Option<&'static str> {
-    const ONE_KERNEL: [&str; 8] = ["all", "sm", "shm", "mm", "posix", "cma", "knem", "xpmem"];
+    // Some are groups that have such in them.
+    const BLIND: [&str; 8] = ["all", "sm", "shm", "mm", "knem", "xpmem", "cuda_ipc", "rocm_ipc"];
     let words: Vec<&str> = own.split(',').map(str::trim).collect();
     let has = |name: &str| words.contains(&name);
-    if own.starts_with('^') || ONE_KERNEL.iter().any(|name| has(name)) {
-        Some("posix, cma, knem and xpmem reach only processes of one kernel: ranks in several hosts fail")
+    if own.starts_with('^') || BLIND.iter().any(|name| has(name)) {
+        Some("knem, xpmem, cuda_ipc and rocm_ipc, if they are there, are taken between machines, where they fail")
     } else if !has("sysv") {
         Some("without sysv ranks don't talk through the pool")
     } else if has("tcp") && !it.mixed {
