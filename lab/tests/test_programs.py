@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -61,6 +62,23 @@ def test_xen_lines() -> None:
     assert [one.value for one in found["native", "bare"]] == [500, 700]
     assert set(found) == {("native", "bare"), ("guest-guest", "tcp")}
     assert found["native", "bare"][0].accelerator == "tcg"
+
+
+def test_a_machine_with_xen_that_hangs_is_ended(tmp_path: Path, monkeypatch) -> None:
+    script = tmp_path / "tests" / "xen" / "run.sh"
+    script.parent.mkdir(parents=True)
+    script.write_text(
+        f"#!/bin/bash\ntrap 'exit 1' TERM\nsleep 98 | (echo $BASHPID >{tmp_path}/it; cat)\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setattr(xen, "ROOT", tmp_path)
+    monkeypatch.setattr(xen, "LIMIT", 1)
+    turn = Turn(case(), Contender("Raw", "Xen", ("bare",)), 0)
+    with pytest.raises(Failed, match="did not end within 1 s"):
+        xen.Domains(1).measure([turn], 1)
+    pid = int((tmp_path / "it").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 TOPOLOGY = """<topology><object type="Machine"><object type="Package"><object type="L3Cache">

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Sequence
 
@@ -70,12 +71,16 @@ class Domains:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,
         )
         try:
             said, _ = process.communicate(timeout=LIMIT)
-        except BaseException:
-            process.terminate()  # the script ends its machine
+        except BaseException as error:
+            # The script and its machine: a shell that waits for a pipe heeds no signal of its own.
+            os.killpg(process.pid, signal.SIGTERM)
             process.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise Failed(f"The machine with Xen did not end within {LIMIT} s.") from None
             raise
         if process.returncode == SKIPPED:
             raise Missing(
