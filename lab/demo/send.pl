@@ -1,4 +1,3 @@
-#!/usr/bin/perl
 # Sends lines on a System V queue with perl's built-in calls, and nothing else.
 use strict;
 use warnings;

@@ -92,10 +92,12 @@ for module in vshmem vshmem_xen; do
     [ "$(modinfo -F vermagic "$file" | cut -d' ' -f1)" = "$kernel" ] || fail "$module.ko is not for $kernel"
 done
 
+user vshmem lab list sharing | grep -q 'queue ping-pong' || fail "vshmem lab does not find its suites"
+
 # Once more, as an upgrade does; then without a trace.
 quietly apt-get install -y --reinstall ./vshmem_*.deb ./libvshmem1_*.deb
 quietly user /tmp/program
-quietly apt-get purge -y vshmem libvshmem1 libvshmem-dev python3-vshmem vshmem-dkms
+quietly apt-get purge -y vshmem vshmem-lab libvshmem1 libvshmem-dev python3-vshmem vshmem-dkms
 files >/tmp/after
 diff /tmp/before /tmp/after >/tmp/left || fail "purging left: $(cat /tmp/left)"
 ! ldconfig -p | grep vshmem || fail "ldconfig knows the library still"
