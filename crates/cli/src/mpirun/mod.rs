@@ -28,6 +28,12 @@ pub fn mpirun(mpirun: Mpirun) -> Result<u8> {
     }
     let watch = plan.situation.log.as_ref().map(|log| Watch::begin(&plan.hosts, log, plan.situation.mixed));
     let code = run(&plan)?;
+    if let Some(file) = plan.invisible_file().filter(|_| code != 0) {
+        eprintln!(
+            "vshmem: the machines do not see {}. They see what is shared with them when they are started: vshmem up --share DIR",
+            file.display()
+        );
+    }
     match watch.map(Watch::end) {
         Some(Err(why)) if code == 0 => Err(why),
         _ => Ok(code),

@@ -85,6 +85,13 @@ impl Plan {
         Ok(Plan { mpi, hosts, situation, settings, line, libraries, changes, identity, cwd: job.how.cwd })
     }
 
+    /// A file of this host that the program's command line names and its machines do not see.
+    pub fn invisible_file(&self) -> Option<PathBuf> {
+        let mut rank = self.job(self.hosts.first()?);
+        rank.request.argv.clone_from(&self.line.program);
+        rank.invisible_file()
+    }
+
     /// What the launcher, or a daemon of its, runs on in this host. Its command is filled in when it starts.
     pub fn job(&self, host: &Host) -> Job {
         let mut changes = self.changes.clone();
