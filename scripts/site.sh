@@ -51,6 +51,7 @@ nav:
   - Vshmem: README.md
   - Guides:
       - Machines you already have: docs/guide-existing-machines.md
+      - MPI: docs/guide-mpi.md
       - Xen domains: docs/xen.md
       - What machines see of the host: docs/sandbox.md
       - JSON: docs/json.md

@@ -27,7 +27,7 @@ Ranks are given to hosts by slots, and numbered host by host. A machine has as m
 are more ranks than processors, ranks leave their processor while they wait. A variable that you have set yourself stays
 as it is. Each host of a host file may have its own pool (pool=NAME): ranks with different pools talk by TCP.
 
-vshmem-mpirun does not restart a job: when a rank, a machine or the launcher dies, the job ends."
+When a rank, a machine or the launcher dies, the job ends."
 )]
 pub struct Mpirun {
     #[command(flatten)]
