@@ -11,7 +11,7 @@
 #include <sys/ptrace.h>
 #include <sys/user.h>
 
-static int semaphores, letters, segment;
+static int semaphores, letters, segment, made;
 static void *attached;
 static struct message letter __attribute__((aligned(128))) = {.type = 1};
 
@@ -33,6 +33,10 @@ static void find(void) { CHECK(shmget(4711, 4096, 0) == segment); }
 static void attach(void) { CHECK((attached = shmat(segment, NULL, 0)) != (void *)-1); }
 static void detach(void) { CHECK(shmdt(attached) == 0); }
 
+static void make_4k(void) { CHECK((made = shmget(IPC_PRIVATE, 4 << 10, 0600)) != -1); }
+static void make_1m(void) { CHECK((made = shmget(IPC_PRIVATE, 1 << 20, 0600)) != -1); }
+static void unmake(void) { CHECK(shmctl(made, IPC_RMID, NULL) == 0); }
+
 /* In the order in which they are made, so that none has to wait. */
 static const struct call {
     const char *name;
@@ -49,8 +53,12 @@ static const struct call {
     {"msgsnd 16 B", send_16, 250},
     {"msgrcv 16 B", receive_16, 280},
     {"shmget", find, 860},
-    {"shmat", attach, 8000},
-    {"shmdt", detach, 4400},
+    {"shmat", attach, 7200},
+    {"shmdt", detach, 3500},
+    {"shmget, 4 KiB", make_4k, 7000},
+    {"IPC_RMID, 4 KiB", unmake, 4000},
+    {"shmget, 1 MiB", make_1m, 8100},
+    {"IPC_RMID, 1 MiB", unmake, 5100},
 };
 enum { CALLS = sizeof calls / sizeof *calls, WARM = 4 };
 

@@ -189,15 +189,17 @@ static void many_segments(void) {
         mmap(NULL, ROOM_PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(room != MAP_FAILED);
     memset(room, 9, ROOM_PAGES * PAGE);
-    const uint64_t honest[] = {*word(at + 48), *word(at + 56)};
+    const uint64_t honest[] = {*word(at + 40), *word(at + 48), *word(at + 56)};
+    /* Where there are as many pages. */
+    *word(at + 40) = 0;
     *word(at + 48) = ROOM_PAGES;
     *word(at + 56) = ROOM_PAGES * PAGE;
     FAILS((long)shmat(ids[0], room, SHM_REMAP), EIDRM);
     FAILS((long)shmat(ids[0], NULL, 0), EIDRM);
     for (size_t i = 0; i < ROOM_PAGES * PAGE; i++)
         CHECK(room[i] == 9);
-    *word(at + 48) = honest[0];
-    *word(at + 56) = honest[1];
+    for (int i = 0; i < 3; i++)
+        *word(at + 40 + i * 8) = honest[i];
     /* Detached, it is still known. */
     for (int i = 0; i < 2; i++) {
         CHECK(shmat(ids[0], room, SHM_REMAP) == room);

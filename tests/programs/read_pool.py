@@ -10,6 +10,7 @@ import sys
 import uuid
 
 PAGE, BLOCK = 4096, 256
+LINK = 2**28 - 1
 KINDS = ("segments", "sets", "queues")
 ENTRY_SIZES = {"segments": 128, "sets": 192, "queues": 256}
 
@@ -27,7 +28,7 @@ class Pool:
         with open(path, "rb") as file:
             self.bytes = file.read()
         check("magic", self.bytes[:8], b"VSHMEM\x01\n")
-        check("version and features", struct.unpack_from("<IIII", self.bytes, 8), (3, 0, 1, 0))
+        check("version and features", struct.unpack_from("<IIII", self.bytes, 8), (4, 0, 1, 0))
         made = uuid.UUID(bytes=self.bytes[320:336])
         check("UUID", (made.version, made.variant), (4, uuid.RFC_4122))
         check("size", self.u64(24), len(self.bytes))
@@ -157,31 +158,43 @@ class Pool:
             position = (position + max(1, -(-length // 64))) % 2**32
         check("queue: messages", messages, [(7, b"short"), (9, b"y" * 700), (8, b"")])
 
-    def check_heap(self, name, free_lists):
-        """Free pieces are exactly those that the lists lead to. Returns the blocks in use."""
+    def free_piece(self, table, block):
+        """A free piece: its length, its neighbours of that length, its children."""
+        words = [self.u64(table + (block + i) * 8) for i in range(3)]
+        check("the first block of a free piece", words[0] >> 63, 1)
+        length = words[0] >> 56 & 3 or words[2] & LINK
+        last = self.u64(table + (block + length - 1) * 8)
+        check("the last block of a free piece", last >> 62 & 1, 1)
+        check("length in its last word", last >> 56 & 3 or last & LINK, length)
+        children = (words[1] & LINK, words[1] >> 28 & LINK) if length > 1 else (0, 0)
+        return length, words[0] & LINK, words[0] >> 28 & LINK, children
+
+    def check_heap(self, name, trees):
+        """Free pieces are exactly those that the trees lead to. Returns the blocks in use."""
         table, _, count = self.heaps[name]
-        listed, free = set(), 0
+        free = {}
         for order in range(28):
-            link, previous = self.u64(free_lists + order * 8), 0
-            while link:
-                word = self.u64(table + (link - 1) * 8)
-                check(f"{name}: order", (word >> 62 & 1, word >> 56 & 63), (1, order))
-                check(f"{name}: back link", word >> 28 & 0xFFFFFFF, previous)
-                check(f"{name}: alignment", (link - 1) % (1 << order), 0)
-                listed.add(link - 1)
-                previous, link = link, word & 0xFFFFFFF
-        block = 0
-        while block < count:
-            word = self.u64(table + block * 8)
-            if word >> 62 & 1:
-                check(f"{name}: in a list", block in listed, True)
-                listed.remove(block)
-                free += 1 << (word >> 56 & 63)
-                block += 1 << (word >> 56 & 63)
-            else:
-                block += 1
-        check(f"{name}: listed pieces that are not free", listed, set())
-        return count - free
+            ways = [(self.u64(trees + order * 8), order, 1)]
+            while ways:
+                link, bits, common = ways.pop()
+                previous = 0
+                while link:
+                    length, following, before, children = self.free_piece(table, link - 1)
+                    check(f"{name}: its place in the tree", length >> bits, common)
+                    check(f"{name}: back link", before, previous)
+                    if previous:
+                        check(f"{name}: length in a list", length, free[previous - 1])
+                    else:
+                        below = enumerate(children)
+                        ways += [(child, bits - 1, common << 1 | i) for i, child in below]
+                    free[link - 1] = length
+                    previous, link = link, following
+        begins = [block for block in range(count) if self.u64(table + block * 8) >> 63]
+        check(f"{name}: free pieces", begins, sorted(free))
+        ends = [block + free[block] for block in begins]
+        beside = [end for end in ends if end in free]
+        check(f"{name}: free pieces side by side", beside, [])
+        return count - sum(free.values())
 
 
 def main():

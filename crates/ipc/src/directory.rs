@@ -305,7 +305,7 @@ pub fn give_block(c: &Ctx, txn: &mut Txn, at: u64, bytes: u64) -> Result<(), Err
         return Ok(());
     };
     let count = heap.blocks_for(bytes).ok_or(Errno::EINVAL)?;
-    heap.free(txn, Range { first, count, dirty: true })?;
+    heap.free(txn, Range::new(first, count, true))?;
     Ok(())
 }
 

@@ -3,7 +3,6 @@
 use crate::{directory as dir, end_waits, msg, pid_word_in, sem, shm, Budget, Ctx, Kernel, Pool, ProcId};
 use core::time::Duration;
 use vshmem_pool::atomic::{AtomicU32, Ordering::Relaxed};
-use vshmem_pool::heap::Heap;
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::SignalsBlocked;
 
@@ -65,29 +64,21 @@ fn reap_some(c: &Ctx, from: u32) {
 }
 
 /// For a caller that found no memory or no entry free: cleans up after every dead process, finishes what
-/// could not be removed before, and puts free memory together. Returns whether to try again.
+/// could not be removed before, and gives the memory of free pages back to the host. Returns whether to try
+/// again.
 pub fn free_up(c: &Ctx, signals: &SignalsBlocked) -> bool {
     let reaped = c.aside(|c| reap_all(c, signals) | msg::finish_removals(c, signals));
-    let geometry = c.pool.geometry();
-    reaped
-        | c.apart(|c| {
-            c.aside(|c| put_together(c, signals, &geometry.small)) | put_together(c, signals, &geometry.pages)
-        })
+    reaped | c.apart(|c| empty_free(c, signals))
 }
 
-/// Merges what is free in a heap, giving pages back to the host. Where that can't be done, pages that read as
-/// zeros are merged with those that may not, lest there be room only in pieces. If it is too much for one
-/// call, what was merged may do, and the next call goes on.
-fn put_together(c: &Ctx, signals: &SignalsBlocked, heap: &Heap) -> bool {
+/// Gives the memory of free pages back to the host, if that can be done. If it is too much for one call, the
+/// next one goes on.
+fn empty_free(c: &Ctx, signals: &SignalsBlocked) -> bool {
     let Ok(guard) = dir::lock(c, signals) else {
         return false;
     };
-    if heap.pages {
-        c.pool.root().kept.store(0, Relaxed);
-    }
-    let release = |at, len| heap.pages && c.release(at, len);
-    let _ = heap.merge_all(c.pool, || guard.txn(), release);
-    true
+    c.pool.root().kept.store(0, Relaxed);
+    c.pool.geometry().pages.empty_all(c.pool, || guard.txn(), |at, len| c.release(at, len))
 }
 
 /// Cleans up after every dead process. Returns whether there was one.

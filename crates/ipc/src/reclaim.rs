@@ -4,17 +4,16 @@
 //!
 //! The pages stay in the heap all the time, and are emptied under the pool's lock, a little at a time: so
 //! nobody can be taking them, a request never fails because they are away, and a death at any moment leaves
-//! pages that may not read as zeros, as they were. A piece counts as empty when it reads as zeros from its
-//! beginning to its end, whatever was emptied before.
+//! pages that may not read as zeros, as they were. A piece counts as empty when it reads as zeros from the
+//! first such page to the last one, whatever was emptied before.
 
 use crate::{directory as dir, Ctx, Errno};
 use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::heap::Range;
 use vshmem_pool::lock::SignalsBlocked;
 
-/// Pieces of less than 2^5 pages, 128 KiB, stay as they are: they are what is kept for the next small
-/// segment.
-const LEAST: u32 = 5;
+/// Less than 128 KiB in a row stays as it is: that is what is kept for the next small segment.
+const LEAST: u32 = 32;
 
 /// What a [`step`] has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +59,7 @@ pub fn step(
     let Some(range) = heap.soiled(c.pool, LEAST) else {
         return Ok(Step::Nothing);
     };
-    let (at, len) = (heap.offset(range.first), range.count as u64 * heap.block());
+    let (at, len) = (heap.offset(range.soil.from), u64::from(range.soil.count()) * heap.block());
     let done = cursor.of(range);
     let (from, window) = (at + *done, most.min(len - *done));
     let emptied = data(from, window).map_or(0, |_| window);
@@ -77,7 +76,7 @@ pub fn step(
         let mut txn = guard.txn();
         heap.set_clean(&mut txn, range)?;
         let kept = &c.pool.root().kept;
-        txn.put(kept, kept.load(Relaxed).saturating_sub(range.count.into()))?;
+        txn.put(kept, kept.load(Relaxed).saturating_sub(range.soil.count().into()))?;
         txn.commit()?;
     }
     Ok(Step::Emptied(emptied))

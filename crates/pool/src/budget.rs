@@ -111,6 +111,12 @@ impl Budget {
         self.waited.set(self.waited.get().max(part.waited.get()));
     }
 
+    /// Units that are left.
+    #[cfg(test)]
+    pub fn left(&self) -> u64 {
+        self.left.get()
+    }
+
     /// Nanoseconds that the call has waited for locks.
     pub fn waited(&self) -> u64 {
         self.waited.get()

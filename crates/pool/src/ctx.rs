@@ -34,8 +34,8 @@ impl<'a> Ctx<'a> {
         result
     }
 
-    /// The same call with a whole budget of its own, for what it needs at most once: putting together all
-    /// that is free.
+    /// The same call with a whole budget of its own, for what it needs at most once: emptying all that is
+    /// free.
     pub fn apart<T>(&self, work: impl FnOnce(&Ctx<'a>) -> T) -> T {
         let apart = Ctx { budget: Budget::default(), ..self.clone() };
         apart.budget.add_wait(self.budget.waited());

@@ -15,7 +15,7 @@ pub use crate::mem::PAGE;
 /// First eight bytes of every pool.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"VSHMEM\x01\n");
 /// Version of the layout; another version is another layout.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Bytes in the smallest block of the small heap.
 pub const BLOCK: u64 = 256;
 /// Entries in the pool's own redo log.
@@ -40,7 +40,7 @@ pub const MAX_PROCS: u32 = 65535;
 pub const MAX_MEMBERS: u32 = 64;
 /// Ranges of pages that may be on their way in or out of the heap at once.
 pub const PENDING_PAGES: usize = 32;
-/// Orders of blocks in a heap.
+/// Orders of free pieces in a heap: those of 2^order to 2^(order + 1) - 1 blocks.
 pub const ORDERS: usize = 28;
 
 /// Questions for memory that there may be at a time.
@@ -196,9 +196,9 @@ pub struct Root {
     pub reserved: AtomicU32,
     /// Segments, semaphore sets, message queues.
     pub kinds: [KindRoot; 3],
-    /// Heads of the free lists of the page heap, by order: index + 1.
+    /// The trees of free pieces of the page heap, by order: index + 1.
     pub page_free: [AtomicU64; ORDERS],
-    /// Heads of the free lists of the small heap, by order: index + 1.
+    /// The trees of free pieces of the small heap, by order: index + 1.
     pub small_free: [AtomicU64; ORDERS],
     /// Pages on their way in or out.
     pub pending_pages: [PendingPages; PENDING_PAGES],

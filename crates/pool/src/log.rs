@@ -6,7 +6,10 @@
 //! Applying is storing, so it does no harm twice, and nobody else changes these words meanwhile: they belong
 //! to the lock, or carry a bit that keeps fast paths off.
 
-use crate::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use crate::budget::{Budget, LOOK};
 use crate::pool::Pool;
 
@@ -44,28 +47,23 @@ impl Log {
         if committed != 0 {
             let entries = committed.min(self.entries.into());
             budget.spend(LOOK * entries);
-            self.apply(pool, entries as u32);
+            let words = self.first_entry().and_then(|at| pool.mem.words(at, entries * 2));
+            apply(pool, words.unwrap_or(&[]));
             state.store(0, Release);
         }
     }
 
-    /// Offset of an entry. A hostile IPC object may say that its log is anywhere.
-    fn entry_at(&self, i: u32) -> Option<u64> {
-        self.at.checked_add(16 + i as u64 * 16)
+    /// Offset of the first entry. A hostile IPC object may say that its log is anywhere.
+    fn first_entry(&self) -> Option<u64> {
+        self.at.checked_add(16)
     }
+}
 
-    fn entry(&self, pool: &Pool, i: u32) -> Option<(u64, u64)> {
-        let at = self.entry_at(i)?;
-        Some((pool.mem.word(at)?.load(Relaxed), pool.mem.word(at + 8)?.load(Relaxed)))
-    }
-
-    fn apply(&self, pool: &Pool, n: u32) {
-        for i in 0..n {
-            if let Some((offset, value)) = self.entry(pool, i) {
-                if let Some(word) = pool.mem.word(offset) {
-                    word.store(value, Release);
-                }
-            }
+/// Stores the values of entries.
+fn apply(pool: &Pool, entries: &[AtomicU64]) {
+    for entry in entries.chunks_exact(2) {
+        if let Some(word) = pool.mem.word(entry[0].load(Relaxed)) {
+            word.store(entry[1].load(Relaxed), Release);
         }
     }
 }
@@ -74,13 +72,17 @@ impl Log {
 pub struct Txn<'a> {
     pool: &'a Pool,
     budget: &'a Budget,
-    log: Log,
+    /// The log's state word.
+    state: u64,
+    /// Its entries, two words each: none if they are not in the pool.
+    entries: &'static [AtomicU64],
     n: u32,
 }
 
 impl<'a> Txn<'a> {
     pub(crate) fn new(pool: &'a Pool, budget: &'a Budget, log: Log) -> Txn<'a> {
-        Txn { pool, budget, log, n: 0 }
+        let entries = log.first_entry().and_then(|at| pool.mem.words(at, u64::from(log.entries) * 2));
+        Txn { pool, budget, state: log.at, entries: entries.unwrap_or(&[]), n: 0 }
     }
 
     /// The pool.
@@ -88,9 +90,15 @@ impl<'a> Txn<'a> {
         self.pool
     }
 
-    /// Is half of the log taken? What more than that needs is not begun then.
-    pub fn is_half_full(&self) -> bool {
-        self.n >= self.log.entries / 2
+    /// Entries of the log that are taken.
+    #[cfg(test)]
+    pub fn entries(&self) -> u32 {
+        self.n
+    }
+
+    /// Is anything to be changed yet?
+    pub fn has_changes(&self) -> bool {
+        self.n > 0
     }
 
     /// The word at `offset` as it will be; `None` outside of the pool, or if the budget is spent.
@@ -98,7 +106,7 @@ impl<'a> Txn<'a> {
         self.pay().ok()?;
         let word = self.pool.mem.word(offset)?;
         match self.find(offset) {
-            Some(i) => self.log.entry(self.pool, i).map(|e| e.1),
+            Some(i) => Some(self.entries.get(i * 2 + 1)?.load(Relaxed)),
             None => Some(word.load(Acquire)),
         }
     }
@@ -110,17 +118,19 @@ impl<'a> Txn<'a> {
         enough.then_some(()).ok_or(Full)
     }
 
-    fn find(&self, offset: u64) -> Option<u32> {
-        let entries = self.pool.mem.words(self.log.entry_at(0)?, u64::from(self.n) * 2)?;
-        let mut entries = entries.chunks_exact(2);
-        entries.rposition(|entry| entry[0].load(Relaxed) == offset).map(|i| i as u32)
+    fn taken(&self) -> &'static [AtomicU64] {
+        self.entries.get(..self.n as usize * 2).unwrap_or(&[])
+    }
+
+    fn find(&self, offset: u64) -> Option<usize> {
+        self.taken().chunks_exact(2).rposition(|entry| entry[0].load(Relaxed) == offset)
     }
 
     /// Changes the word at `offset` to `value` at commit.
     pub fn set(&mut self, offset: u64, value: u64) -> Result<(), Full> {
         self.pay()?;
         self.pool.mem.word(offset).ok_or(Full)?;
-        let i = self.find(offset).unwrap_or(self.n);
+        let i = self.find(offset).unwrap_or(self.n as usize);
         self.write(i, offset, value)
     }
 
@@ -128,17 +138,14 @@ impl<'a> Txn<'a> {
     pub fn push(&mut self, offset: u64, value: u64) -> Result<(), Full> {
         self.budget.spend(LOOK).then_some(()).ok_or(Full)?;
         self.pool.mem.word(offset).ok_or(Full)?;
-        self.write(self.n, offset, value)
+        self.write(self.n as usize, offset, value)
     }
 
-    fn write(&mut self, i: u32, offset: u64, value: u64) -> Result<(), Full> {
-        if i >= self.log.entries {
-            return Err(Full);
-        }
-        let at = self.log.entry_at(i).ok_or(Full)?;
-        self.pool.mem.word(at).ok_or(Full)?.store(offset, Relaxed);
-        self.pool.mem.word(at + 8).ok_or(Full)?.store(value, Relaxed);
-        self.n = self.n.max(i + 1);
+    fn write(&mut self, i: usize, offset: u64, value: u64) -> Result<(), Full> {
+        let entry = self.entries.get(i * 2..i * 2 + 2).ok_or(Full)?;
+        entry[0].store(offset, Relaxed);
+        entry[1].store(value, Relaxed);
+        self.n = self.n.max(i as u32 + 1);
         Ok(())
     }
 
@@ -156,9 +163,9 @@ impl<'a> Txn<'a> {
         if self.n == 0 {
             return Ok(());
         }
-        let state = self.pool.mem.word(self.log.at).ok_or(Full)?;
+        let state = self.pool.mem.word(self.state).ok_or(Full)?;
         state.store(self.n as u64, Release);
-        self.log.apply(self.pool, self.n);
+        apply(self.pool, self.taken());
         state.store(0, Release);
         Ok(())
     }

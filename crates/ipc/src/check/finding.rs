@@ -104,9 +104,10 @@ pub(crate) fn high(c: &Ctx, kind: Kind) -> u32 {
 /// What an audit of a heap says, in words.
 pub(crate) fn in_words(fault: Fault) -> &'static str {
     match fault {
-        Fault::Stray => "a free list leads to it, and it is no free piece of that size",
+        Fault::Stray => "a tree of free pieces leads to it, and it is no free piece of that length",
         Fault::Unlinked => "it is a free piece that does not lead back to the one before it",
         Fault::Twice => "it is in two free pieces",
-        Fault::Unlisted => "so many pieces say that they are free and are in no list",
+        Fault::Ends => "it is a free piece that does not end where it says, or at another free one",
+        Fault::Unlisted => "so many pieces say that they are free and are in no tree",
     }
 }

@@ -38,7 +38,7 @@ fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, size: u64, flg: i32) -> 
     let pages = heap.blocks_for(len).ok_or(Errno::ENOMEM)?;
     let mut txn = guard.txn();
     let range = dir::allocate(c, heap, &mut txn, pages)?;
-    let is_lazy = flg & SHM_NORESERVE != 0 && !range.dirty && is_ours_alone(c);
+    let is_lazy = flg & SHM_NORESERVE != 0 && range.soil.is_empty() && is_ours_alone(c);
     if is_lazy || len <= SMALL {
         if !is_lazy {
             prepare(c, range)?;
@@ -103,14 +103,15 @@ fn check_new(c: &Ctx, size: u64, flg: i32) -> Result<u64, Errno> {
 
 /// Backs pages with memory and makes them read as zeros.
 fn prepare(c: &Ctx, range: Range) -> Result<(), Errno> {
-    let (at, len) = bytes_of(c, range);
-    // What may not read as zeros is written to here, which must not fail.
-    let backed = if len <= RESERVED_UP_TO || range.dirty || !is_ours_alone(c) {
+    let (at, len) = bytes_of(c, range.first, range.count);
+    let (soil, soiled) = bytes_of(c, range.soil.from, range.soil.count());
+    let backed = if len <= RESERVED_UP_TO || !is_ours_alone(c) {
         c.reserve(at, len)
     } else {
-        back_large(c, at, len)
+        // What may not read as zeros is written to here, which must not fail.
+        back_large(c, at, len) && (soiled == 0 || c.reserve(soil, soiled))
     };
-    if !backed || (range.dirty && !c.pool.mem().zero(at, len)) {
+    if !backed || (soiled > 0 && !c.pool.mem().zero(soil, soiled)) {
         return Err(Errno::ENOMEM);
     }
     Ok(())
@@ -152,9 +153,9 @@ fn publish(c: &Ctx, mut txn: Txn, range: Range, key: i32, size: u64, flg: i32) -
     txn.put(&shm.holds, 0)?;
     let total = &c.pool.kind_root(Kind::Shm).total;
     txn.put(total, total.load(Relaxed).saturating_add(range.count.into()))?;
-    if range.dirty {
+    if !range.soil.is_empty() {
         let kept = &c.pool.root().kept;
-        txn.put(kept, kept.load(Relaxed).saturating_sub(range.count.into()))?;
+        txn.put(kept, kept.load(Relaxed).saturating_sub(range.soil.count().into()))?;
     }
     txn.commit()?;
     Ok(id)

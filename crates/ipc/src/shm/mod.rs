@@ -85,9 +85,8 @@ pub struct ShmInfo {
     pub taken: u64,
 }
 
-fn bytes_of(c: &Ctx, range: Range) -> (u64, u64) {
-    let heap = &c.pool.geometry().pages;
-    (heap.offset(range.first), range.count as u64 * PAGE)
+fn bytes_of(c: &Ctx, first: u32, count: u32) -> (u64, u64) {
+    (c.pool.geometry().pages.offset(first), u64::from(count) * PAGE)
 }
 
 /// A segment that the caller may attach in that way.
@@ -134,7 +133,7 @@ fn range_of(c: &Ctx, shm: &Shm) -> Option<Range> {
     let first = u32::try_from(shm.first.load(Relaxed)).ok()?;
     let count = u32::try_from(shm.pages.load(Relaxed)).ok()?;
     let end = first.checked_add(count)?;
-    (count > 0 && end <= heap.count).then_some(Range { first, count, dirty: true })
+    (count > 0 && end <= heap.count).then_some(Range::new(first, count, true))
 }
 
 fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
@@ -251,7 +250,7 @@ fn destroy(c: &Ctx, signals: &SignalsBlocked, guard: Guard, index: u32) -> Resul
     };
     txn.commit()?;
     drop(guard);
-    let (at, len) = bytes_of(c, range);
+    let (at, len) = bytes_of(c, range.first, range.count);
     let zeroed = c.release(at, len);
     // Without the lock it is destroyed too: others find the pages.
     match pending::lock(c, signals, pending) {

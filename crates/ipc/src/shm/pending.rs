@@ -38,7 +38,7 @@ pub fn lock<'a>(c: &'a Ctx, signals: &SignalsBlocked, pending: &PendingPages) ->
 pub fn release(c: &Ctx, guard: &Guard, pending: &PendingPages, dirty: bool) -> Result<(), Errno> {
     let word = |w: &vshmem_pool::atomic::AtomicU64| u32::try_from(w.load(Relaxed)).map_err(|_| Errno::EINVAL);
     let mut txn = guard.txn();
-    let range = Range { first: word(&pending.first)?, count: word(&pending.count)?, dirty };
+    let range = Range::new(word(&pending.first)?, word(&pending.count)?, dirty);
     c.pool.geometry().pages.free(&mut txn, range)?;
     txn.put(&pending.owner, 0)?;
     txn.commit()?;

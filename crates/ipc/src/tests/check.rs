@@ -107,6 +107,12 @@ fn hold(scene: &Scene) -> &'static Hold {
     scene.world.pool().mem().at(at).unwrap()
 }
 
+/// The last word of the free pages before the segment.
+fn before_segment(scene: &Scene) -> u64 {
+    let heap = &scene.world.pool().geometry().pages;
+    heap.table + (scene.segment.first.load(Relaxed) - 1) * 8
+}
+
 const DAMAGES: &[Damage] = &[
     (|s| at64(s, &s.segment.nattch), |n| n + 1, "counts its attachments wrongly"),
     (|s| at64(s, &s.segment.pages), |n| n + 1, "some of its pages are free"),
@@ -121,12 +127,14 @@ const DAMAGES: &[Damage] = &[
     (|s| at64(s, &s.world.pool().kind_root(Kind::Shm).used), |n| n + 1, "entries in use wrongly"),
     (|s| at64(s, &s.world.pool().kind_root(Kind::Sem).total), |n| n + 1, "semaphores wrongly"),
     (|s| at64(s, &s.world.pool().kind_root(Kind::Msg).free), |_| 0, "in the list of free ones"),
-    (|s| at64(s, &s.world.pool().root().page_free[3]), |_| 1, "no free piece of that size"),
+    (|s| at64(s, &s.world.pool().root().page_free[3]), |_| 1, "no free piece of that length"),
     (
         |s| s.world.pool().geometry().pages.table + s.segment.first.load(Relaxed) * 8,
-        |n| n | 1 << 62,
-        "are in no list",
+        |n| n | 1 << 63,
+        "are in no tree",
     ),
+    (|s| before_segment(s), |n| n + 1, "does not end where it says"),
+    (|s| before_segment(s), |n| n & !(1 << 62), "does not end where it says"),
     (|s| at64(s, &s.world.pool().root().pending_pages[3].owner), |_| 1, "range 3 of pending pages"),
     (|s| at64(s, &s.set.undo), |_| 0, "blocks from it on are nobody's"),
     (|s| at64(s, &s.set.log), |n| n + 16, "its log is not where it must be"),

@@ -1,10 +1,11 @@
 //! Looking a heap over: is every block either free, once, or somebody's? All of it under the pool's lock.
 //!
-//! Allocated blocks have no state, so an audit has three parts: the free lists are walked, whoever has blocks
-//! claims them, and what is left belongs to nobody. Nothing that is read is believed: a list is followed for
-//! as many steps as there are pieces.
+//! Allocated blocks have no state, so an audit has three parts: the trees of free pieces are walked, whoever
+//! has blocks claims them, and what is left belongs to nobody. Nothing that is read is believed: a tree is
+//! followed for as many steps as there can be pieces.
 
-use super::{Heap, Piece, FREE};
+use super::words::{Piece, FIRST};
+use super::Heap;
 use crate::atomic::Ordering::Relaxed;
 use crate::layout::ORDERS;
 use crate::pool::Pool;
@@ -12,13 +13,15 @@ use crate::pool::Pool;
 /// What is wrong with a free piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A list leads to a block that can't be a free piece of that list's order.
+    /// A tree leads to a block that can't be a free piece of a length that has its place there.
     Stray,
-    /// The piece's way back does not lead to where the list came from.
+    /// The piece's way back does not lead to where the tree or its list came from.
     Unlinked,
     /// A part of it is in another free piece too.
     Twice,
-    /// So many pieces (in place of a block) say that they are free, and no list leads to them; or the other
+    /// It does not end where its last word says, or another free piece begins there.
+    Ends,
+    /// So many pieces (in place of a block) say that they are free, and no tree leads to them; or the other
     /// way round.
     Unlisted,
 }
@@ -46,33 +49,31 @@ impl<'a> Audit<'a> {
         Some(Audit { pool, heap, known })
     }
 
-    /// Walks the free lists. `report` gets blocks and what is wrong there.
+    /// Walks the trees. `report` gets blocks and what is wrong there.
     pub fn walk(&mut self, mut report: impl FnMut(u64, Fault)) {
+        let (pool, heap) = (self.pool, self.heap);
         // A clear bit says that words may have no memory, and must not be looked at but by a link.
         let mut listed = 0u64;
         for order in 0..ORDERS as u32 {
-            let Some(head) = self.heap.head_offset(self.pool, order) else {
-                return;
-            };
-            let (mut before, mut link) = (0, self.word_at(head));
-            for _ in 0..=self.heap.count >> order {
-                let Some(block) = link.checked_sub(1) else {
-                    break;
-                };
-                let Some(piece) = self.piece(block, order) else {
+            heap.walk(pool, order, (heap.count >> order).saturating_add(1), |met| {
+                let block = met.link - 1;
+                let Some(piece) = met.piece else {
                     report(block, Fault::Stray);
-                    break;
+                    return false;
                 };
-                if piece.prev != before {
+                if piece.prev != met.before {
                     report(block, Fault::Unlinked);
                 }
-                if !self.claim(block as u32, 1 << order) {
+                if !self.claim(piece.first, piece.count) {
                     report(block, Fault::Twice);
-                    break;
+                    return false;
                 }
-                listed += u64::from(self.heap.is_backed(self.pool, block as u32));
-                (before, link) = (block + 1, piece.next);
-            }
+                if !self.ends(&piece) {
+                    report(block, Fault::Ends);
+                }
+                listed += u64::from(heap.is_backed(pool, piece.first));
+                true
+            });
         }
         let said = self.said_free();
         if said != listed {
@@ -80,12 +81,11 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// A free piece of an order that may begin at a block.
-    fn piece(&self, block: u64, order: u32) -> Option<Piece> {
-        let end = block.checked_add(1 << order)?;
-        let fits = end <= self.heap.count.into() && block % (1 << order) == 0;
-        let piece = self.heap.at(self.pool, fits.then_some(block as u32)?)?;
-        (piece.order == order).then_some(piece)
+    /// Does a piece end where it says, and is it joined with what is free behind it?
+    fn ends(&self, piece: &Piece) -> bool {
+        let read = |at| self.pool.mem.word(at).map(|w| w.load(Relaxed));
+        self.heap.piece_before(piece.end(), read) == Some(*piece)
+            && self.heap.piece(piece.end(), read).is_none()
     }
 
     fn word_at(&self, offset: u64) -> u64 {
@@ -101,7 +101,7 @@ impl<'a> Audit<'a> {
             let next = (chunk as u64 + 1) * (bytes / 8);
             let end = next.min(self.heap.count.into()) as u32;
             if self.heap.is_backed(self.pool, block) {
-                let says = |b: &u32| self.word_at(self.heap.word_offset(*b)) & FREE != 0;
+                let says = |b: &u32| self.word_at(self.heap.word_offset(*b)) & FIRST != 0;
                 free += (block..end).filter(says).count() as u64;
             }
             block = end;

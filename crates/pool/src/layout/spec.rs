@@ -17,7 +17,7 @@ macro_rules! specified {
 
 // Conventions, overview, and the most that there may be of anything.
 const _: () = {
-    assert!(MAGIC.to_le_bytes()[6] == 1 && MAGIC.to_le_bytes()[7] == 10 && VERSION == 3);
+    assert!(MAGIC.to_le_bytes()[6] == 1 && MAGIC.to_le_bytes()[7] == 10 && VERSION == 4);
     assert!(PAGE == 4096 && BLOCK == 256 && ROOT == 1024 && POOL_LOG == 4096 && TABLES == 12288);
     assert!(POOL_LOG_ENTRIES == 511 && Log::size(POOL_LOG_ENTRIES) == TABLES - POOL_LOG);
     assert!(MAX_MEMBERS == 64 && MAX_PROCS == 65535 && MAX_ENTRIES == 131072);

@@ -1,10 +1,12 @@
 //! The allocator against a plain list of who has what.
 
 use super::Memory;
-use crate::budget::{Budget, CALL};
+use crate::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::budget::Budget;
+use crate::heap::audit::Audit;
 use crate::heap::{Heap, Range};
 use crate::layout::{POOL_LOG, POOL_LOG_ENTRIES};
-use crate::log::{Full, Log, Txn};
+use crate::log::{Log, Txn};
 use crate::{Params, Pool, MIN_POOL};
 use proptest::prelude::*;
 use std::boxed::Box;
@@ -19,23 +21,54 @@ fn txn(pool: &Pool) -> Txn<'_> {
     Txn::new(pool, Box::leak(Box::default()), txn_log())
 }
 
+/// Words that one request may change, and giving back.
+const MOST_WORDS: u32 = 16;
+
+/// Whoever makes the changes dies between two of them, each time at another place, and the next owner of the
+/// lock finishes them.
+fn commit(change: Txn) {
+    static DEATHS: AtomicU32 = AtomicU32::new(0);
+    let (pool, count) = (change.pool(), change.entries());
+    assert!(count <= MOST_WORDS, "{count} words");
+    let word = |at| pool.mem.word(at).unwrap();
+    word(POOL_LOG).store(count.into(), Relaxed);
+    for entry in 0..DEATHS.fetch_add(1, Relaxed) % (count + 1) {
+        let at = POOL_LOG + 16 + u64::from(entry) * 16;
+        word(word(at).load(Relaxed)).store(word(at + 8).load(Relaxed), Relaxed);
+    }
+    txn_log().recover(pool, &Budget::default());
+    assert_eq!(word(POOL_LOG).load(Relaxed), 0);
+}
+
 fn allocate(pool: &Pool, heap: &Heap, count: u32) -> Option<Range> {
     let mut change = txn(pool);
     let range = heap.allocate(&mut change, count, &mut |_, _| true).unwrap();
-    change.commit().unwrap();
+    commit(change);
     range
 }
 
 fn free(pool: &Pool, heap: &Heap, range: Range) {
     let mut change = txn(pool);
     heap.free(&mut change, range).unwrap();
-    change.commit().unwrap();
+    commit(change);
+}
+
+/// The same range, all of which may not read as zeros, or nothing.
+fn used(range: Range, soiled: bool) -> Range {
+    Range::new(range.first, range.count, soiled)
+}
+
+/// All that an audit has to say.
+fn is_sound(pool: &Pool, heap: &Heap) {
+    let mut known = std::vec![0; heap.audit_words()];
+    let mut audit = Audit::new(pool, heap, &mut known).unwrap();
+    audit.walk(|block, fault| panic!("block {block}: {fault:?}"));
 }
 
 /// Which blocks are taken, and which may not read as zeros.
 struct Model {
     taken: Vec<bool>,
-    dirty: Vec<bool>,
+    soiled: Vec<bool>,
 }
 
 impl Model {
@@ -43,33 +76,34 @@ impl Model {
         for b in range.first..range.first + range.count {
             assert!(!self.taken[b as usize], "block {b} was given twice");
             self.taken[b as usize] = true;
-            assert!(range.dirty || !self.dirty[b as usize], "block {b} is said to read as zeros");
+            let is_said = (range.soil.from..range.soil.to).contains(&b);
+            assert!(is_said || !self.soiled[b as usize], "block {b} is said to read as zeros");
         }
     }
 
-    fn give(&mut self, range: Range) {
+    fn give(&mut self, range: Range, soiled: bool) {
         for b in range.first..range.first + range.count {
             self.taken[b as usize] = false;
-            self.dirty[b as usize] = range.dirty;
+            self.soiled[b as usize] = soiled;
         }
     }
 
-    fn clean(&mut self, range: Range) {
-        for b in range.first..range.first + range.count {
+    fn clean(&mut self, from: u32, to: u32) {
+        for b in from..to {
             assert!(!self.taken[b as usize], "block {b} is somebody's");
-            self.dirty[b as usize] = false;
+            self.soiled[b as usize] = false;
         }
     }
 
     fn nothing_soiled(&self) -> bool {
-        let mut blocks = self.taken.iter().zip(&self.dirty);
-        blocks.all(|(taken, dirty)| *taken || !dirty)
+        let mut blocks = self.taken.iter().zip(&self.soiled);
+        blocks.all(|(taken, soiled)| *taken || !soiled)
     }
 
-    /// Is there a piece of so many blocks, if all that is free is merged?
+    /// Are so many blocks in a row free?
     fn has_room(&self, count: u32) -> bool {
-        let mut pieces = self.taken.chunks_exact(count as usize);
-        pieces.any(|piece| piece.iter().all(|taken| !taken))
+        let mut runs = self.taken.chunk_by(|a, b| a == b);
+        runs.any(|run| !run[0] && run.len() >= count as usize)
     }
 
     fn free(&self) -> u64 {
@@ -80,8 +114,8 @@ impl Model {
 #[derive(Clone, Debug)]
 enum Step {
     Take(u32),
-    Give { which: usize, dirty: bool },
-    Merge { clean: bool },
+    Give { which: usize, soiled: bool },
+    Empty { all: bool },
     Clean { least: u32 },
 }
 
@@ -89,22 +123,21 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (1u32..40).prop_map(Step::Take),
         1 => (40u32..200).prop_map(Step::Take),
-        6 => (any::<usize>(), any::<bool>()).prop_map(|(which, dirty)| Step::Give { which, dirty }),
-        1 => any::<bool>().prop_map(|clean| Step::Merge { clean }),
-        2 => (0u32..4).prop_map(|least| Step::Clean { least }),
+        6 => (any::<usize>(), any::<bool>()).prop_map(|(which, soiled)| Step::Give { which, soiled }),
+        1 => any::<bool>().prop_map(|all| Step::Empty { all }),
+        2 => (1u32..9).prop_map(|least| Step::Clean { least }),
     ]
 }
 
 fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
     let mut model =
-        Model { taken: std::vec![false; heap.count as usize], dirty: std::vec![false; heap.count as usize] };
+        Model { taken: std::vec![false; heap.count as usize], soiled: std::vec![false; heap.count as usize] };
     let mut held: Vec<Range> = Vec::new();
     for step in steps {
         match *step {
             Step::Take(count) => {
                 let Some(range) = allocate(pool, heap, count) else {
-                    let room = !heap.pages && model.has_room(count.next_power_of_two());
-                    assert!(!room, "{count} blocks are refused");
+                    assert!(!model.has_room(count), "{count} blocks are refused");
                     continue;
                 };
                 assert_eq!(range.count, count);
@@ -112,58 +145,50 @@ fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
                 model.take(range);
                 held.push(range);
             }
-            Step::Give { which, dirty } => {
+            Step::Give { which, soiled } => {
                 if held.is_empty() {
                     continue;
                 }
                 let range = held.swap_remove(which % held.len());
-                let range = Range { dirty, ..range };
-                model.give(range);
-                free(pool, heap, range);
+                model.give(range, soiled && heap.pages);
+                free(pool, heap, used(range, soiled));
             }
-            Step::Merge { clean } => {
-                let mut released = Vec::new();
+            Step::Empty { all } => {
+                let mut left = if all { u32::MAX } else { 2 };
                 let release = |at, len: u64| {
-                    released.push((at, len));
-                    clean
-                };
-                heap.merge_all(pool, || txn(pool), release).unwrap();
-                for (at, len) in released {
-                    let first = heap.block_at(at).unwrap() as usize;
-                    for b in first..first + (len / heap.block()) as usize {
-                        assert!(!model.taken[b], "block {b} was released while taken");
-                        model.dirty[b] &= !clean;
+                    left -= 1;
+                    let from = heap.block_at(at).unwrap();
+                    let to = from + (len / heap.block()) as u32;
+                    if left > 0 {
+                        model.clean(from, to);
                     }
-                }
+                    left > 0
+                };
+                heap.empty_all(pool, || txn(pool), release);
+                assert!(!all || model.nothing_soiled(), "it is not emptied");
             }
             Step::Clean { least } => {
                 let Some(range) = heap.soiled(pool, least) else {
-                    assert!(least > 0 || model.nothing_soiled(), "it is not found");
+                    assert!(least > 1 || model.nothing_soiled(), "it is not found");
                     continue;
                 };
-                assert!(range.dirty && range.count >= 1 << least);
-                model.clean(range);
+                assert!(range.soil.count() >= least);
+                model.clean(range.soil.from, range.soil.to);
                 let mut change = txn(pool);
                 heap.set_clean(&mut change, range).unwrap();
-                change.commit().unwrap();
+                commit(change);
             }
         }
         assert_eq!(heap.free_blocks(pool), model.free());
+        is_sound(pool, heap);
     }
     for range in held.drain(..) {
-        let dirty = true;
-        free(pool, heap, Range { dirty, ..range });
+        free(pool, heap, used(range, true));
     }
-    if !heap.pages {
-        let all = allocate(pool, heap, heap.count).expect("all of it, without further ado");
-        free(pool, heap, all);
-    }
-    heap.merge_all(pool, || txn(pool), |_, _| true).unwrap();
-    assert_eq!(heap.free_blocks(pool), heap.count as u64);
-    // All in as few pieces as at the beginning: the largest one can be had, and reads as zeros.
-    let largest = 1 << heap.count.ilog2();
-    let range = allocate(pool, heap, largest).expect("the largest piece is whole again");
-    assert!(!range.dirty);
+    is_sound(pool, heap);
+    heap.empty_all(pool, || txn(pool), |_, _| true);
+    // One piece as at the beginning, which reads as zeros.
+    assert_eq!(allocate(pool, heap, heap.count), Some(Range::new(0, heap.count, false)));
 }
 
 proptest! {
@@ -199,7 +224,7 @@ fn impossible_requests_are_refused() {
     // Giving back what never was in the heap changes nothing.
     let before = heap.free_blocks(&pool);
     for (first, count) in [(heap.count, 1), (0, heap.count + 1), (u32::MAX, u32::MAX)] {
-        free(&pool, &heap, Range { first, count, dirty: false });
+        free(&pool, &heap, Range::new(first, count, false));
     }
     assert_eq!(heap.free_blocks(&pool), before);
 }
@@ -222,111 +247,59 @@ fn what_is_not_free_is_not_cleaned() {
     Pool::format(memory.mem(), &Params::default()).unwrap();
     let pool = Pool::open(memory.mem()).unwrap();
     let heap = pool.geometry().pages;
-    assert_eq!(heap.soiled(&pool, 0), None);
+    assert_eq!(heap.soiled(&pool, 1), None);
     let taken = allocate(&pool, &heap, 8).unwrap();
-    free(&pool, &heap, Range { dirty: true, ..taken });
-    let found = heap.soiled(&pool, 3).unwrap();
-    assert!(found.first <= taken.first && found.count >= 8);
+    free(&pool, &heap, used(taken, true));
+    let found = heap.soiled(&pool, 8).unwrap();
+    assert_eq!((found.soil.from, found.soil.count()), (taken.first, 8));
+    assert_eq!(heap.soiled(&pool, 9), None);
     // Somebody has taken it since it was found.
     let again = allocate(&pool, &heap, 8).unwrap();
-    assert!(again.dirty);
+    assert_eq!(again.soil, found.soil);
     assert!(heap.set_clean(&mut txn(&pool), found).is_err());
     free(&pool, &heap, again);
     // What it says of itself is not believed.
-    let found = heap.soiled(&pool, 3).unwrap();
-    let longer = Range { count: found.count * 2, ..found };
+    let found = heap.soiled(&pool, 8).unwrap();
+    let longer = Range { count: found.count + 1, ..found };
     assert!(heap.set_clean(&mut txn(&pool), longer).is_err());
     let mut change = txn(&pool);
     heap.set_clean(&mut change, found).unwrap();
     change.commit().unwrap();
-    assert_eq!(heap.soiled(&pool, 0), None);
-    assert_eq!(allocate(&pool, &heap, 8).map(|r| r.dirty), Some(false));
+    assert_eq!(heap.soiled(&pool, 1), None);
+    assert_eq!(allocate(&pool, &heap, 8).map(|r| r.soil.is_empty()), Some(true));
 }
 
+/// What is used for the first time is not to be zeroed, as long as there is such.
 #[test]
-fn a_large_piece_comes_of_mixed_ones() {
-    let memory = Memory::new(MIN_POOL as usize);
-    Pool::format(memory.mem(), &Params::default()).unwrap();
-    let pool = Pool::open(memory.mem()).unwrap();
-    let heap = pool.geometry().pages;
-    let largest = 1 << heap.count.ilog2();
-    let taken: Vec<Range> = std::iter::from_fn(|| allocate(&pool, &heap, 1)).collect();
-    for range in taken {
-        let dirty = range.first % 16 == 0;
-        free(&pool, &heap, Range { dirty, ..range });
-    }
-    assert_eq!(allocate(&pool, &heap, largest), None);
-    heap.merge_all(&pool, || txn(&pool), |_, _| false).unwrap();
-    assert_eq!(allocate(&pool, &heap, largest).map(|r| r.dirty), Some(true));
-}
-
-/// Two sizes in turn, of which one does not fit into what the other has left.
-#[test]
-fn sizes_in_turn_leave_no_pieces() {
-    let memory = Memory::new(MIN_POOL as usize);
-    Pool::format(memory.mem(), &Params::default()).unwrap();
-    let pool = Pool::open(memory.mem()).unwrap();
-    for (heap, dirty) in
-        [(pool.geometry().small, true), (pool.geometry().small, false), (pool.geometry().pages, false)]
-    {
-        for round in 0..20_000u32 {
-            for count in [19, 2, 1 + round % 7] {
-                let range = allocate(&pool, &heap, count).expect("all of it is free");
-                free(&pool, &heap, Range { dirty, ..range });
-            }
-        }
-        let largest = 1 << heap.count.ilog2();
-        let range = allocate(&pool, &heap, largest).expect("all of it is free");
-        free(&pool, &heap, range);
-    }
-}
-
-/// Taking and giving one size splits and merges no other.
-#[test]
-fn the_same_size_again_and_again_is_cheap() {
-    let memory = Memory::new(MIN_POOL as usize);
-    Pool::format(memory.mem(), &Params::default()).unwrap();
-    let pool = Pool::open(memory.mem()).unwrap();
-    const MOST: u64 = 150;
-    let heap = pool.geometry().small;
-    let budget = Budget::default();
-    let log = txn_log();
-    for round in 0..100 {
-        let mut change = Txn::new(&pool, &budget, log);
-        let range = heap.allocate(&mut change, 1, &mut |_, _| true).unwrap().unwrap();
-        change.commit().unwrap();
-        let mut change = Txn::new(&pool, &budget, log);
-        heap.free(&mut change, range).unwrap();
-        change.commit().unwrap();
-        if round == 0 {
-            budget.renew();
-        }
-    }
-    assert!(budget.spend(CALL - 99 * MOST), "more than {MOST} units each");
-}
-
-/// A budget that is spent ends it, but not for nothing.
-#[test]
-fn who_merges_goes_on_where_the_last_one_ended() {
+fn long_ranges_keep_off_what_short_ones_have_left() {
     let memory = Memory::new(8 << 20);
     Pool::format(memory.mem(), &Params::default()).unwrap();
     let pool = Pool::open(memory.mem()).unwrap();
     let heap = pool.geometry().pages;
-    let taken: Vec<Range> = std::iter::from_fn(|| allocate(&pool, &heap, 1)).collect();
-    for range in taken {
-        let dirty = range.first % 2 == 0;
-        free(&pool, &heap, Range { dirty, ..range });
+    let short = [1, 16, 3].map(|count| allocate(&pool, &heap, count).unwrap());
+    for range in short {
+        free(&pool, &heap, used(range, true));
     }
-    assert_eq!(allocate(&pool, &heap, 2), None);
-    let merge = || {
-        let budget = Budget::new(10_000);
-        heap.merge_all(&pool, || Txn::new(&pool, &budget, txn_log()), |_, _| false)
-    };
-    assert_eq!(merge(), Err(Full));
-    let some = allocate(&pool, &heap, 32).expect("much of it is merged");
-    free(&pool, &heap, some);
-    let more = (0..100).take_while(|_| merge() == Err(Full)).count();
-    assert!((1..99).contains(&more), "{more} times more");
-    let largest = 1 << heap.count.ilog2();
-    assert!(allocate(&pool, &heap, largest).is_some());
+    let long = allocate(&pool, &heap, heap.count - 20).unwrap();
+    assert!(long.soil.is_empty());
+    // One that takes all has to be zeroed where it is soiled, and nowhere else.
+    free(&pool, &heap, used(long, false));
+    let all = allocate(&pool, &heap, heap.count).unwrap();
+    assert_eq!((all.soil.from, all.soil.to), (heap.count - 20, heap.count));
+}
+
+#[test]
+fn long_ranges_can_be_mapped_in_large_pages() {
+    let memory = Memory::new(1 << 30);
+    Pool::format(memory.mem(), &Params::default()).unwrap();
+    let pool = Pool::open(memory.mem()).unwrap();
+    let heap = pool.geometry().pages;
+    assert_eq!(heap.count % 512, 0);
+    let taken = [512, 1024, 16384, 20001, 512, 513].map(|count| allocate(&pool, &heap, count).unwrap());
+    let is_aligned = taken.map(|range| heap.offset(range.first) % (2 << 20) == 0);
+    // The last but one lies at the end, and the last one could only be by leaving out nearly as much.
+    assert_eq!(is_aligned, [true, true, true, true, true, false]);
+    free(&pool, &heap, taken[2]);
+    assert!(allocate(&pool, &heap, 5).is_some_and(|range| range.first == 1536 + 16384 - 5));
+    assert!(allocate(&pool, &heap, 513).is_some_and(|range| range.first == 1536));
 }

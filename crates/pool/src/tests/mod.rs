@@ -6,6 +6,7 @@ mod format;
 mod heap;
 mod mem;
 mod member;
+mod room;
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::{Cred, Kernel, Mem, Waited};

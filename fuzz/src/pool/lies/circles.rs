@@ -91,16 +91,22 @@ pub fn free_entries_in_a_circle(n: &Names, lie: Lie) -> Option<()> {
 
 pub fn free_blocks_in_a_circle(n: &Names, lie: Lie) -> Option<()> {
     let root = n.root()?;
-    let (heap, lists) = match lie.a & 1 {
+    let (heap, trees) = match lie.a & 1 {
         0 => (18, &root.small_free),
         _ => (21, &root.page_free),
     };
     let order = u64::from(lie.b) % ORDERS as u64;
-    let (one, other) = (u64::from(lie.c), u64::from(lie.c ^ 1));
-    let link = |next: u64| (next + 1) | (next + 1) << 28 | order << 56 | 1 << 62;
-    n.put(n.geometry(heap).wrapping_add(one * 8), link(other))?;
-    n.put(n.geometry(heap).wrapping_add(other * 8), link(one))?;
-    lists[order as usize].store(one + 1, Relaxed);
+    let count = 1 << order;
+    let short = if order < 2 { count << 56 } else { 0 };
+    let (one, other) = (u64::from(lie.c), u64::from(lie.c ^ 4));
+    for (from, to) in [(one, other), (other, one)] {
+        let at = n.geometry(heap).wrapping_add(from * 8);
+        let links = (to + 1) | (to + 1) << 28;
+        n.put(at, 1 << 63 | short | if lie.a & 2 == 0 { links } else { 0 })?;
+        n.put(at + 8, if lie.a & 4 == 0 { links } else { 0 })?;
+        n.put(at + 16, count)?;
+    }
+    trees[order as usize].store(one + 1, Relaxed);
     Some(())
 }
 
