@@ -25,10 +25,10 @@ build|cargo|@rust|compiles the library and the command
 build|cmd:cc|gcc|links them, and compiles C programs
 build|header:sys/shm.h|libc6-dev|the C headers
 build|cmd:make|make|runs the Makefile
-install,bindings?,kmod,programs?,machines,kvm,xen,lab,demo|cmd:python3|python3|drives tests and benchmarks
-differential,machines,kvm,xen,demo,programs?|cmd:perl|perl|a real program with built-in System V calls
+install,bindings?,kmod,programs?,machines,kvm,mpi,xen,lab,demo|cmd:python3|python3|drives tests and benchmarks
+differential,machines,kvm,mpi,xen,demo,programs?|cmd:perl|perl|a real program with built-in System V calls
 install,bindings|cmd:pkg-config|pkg-config|finds the installed library as a user would
-install,machines,kvm,programs?|py:jsonschema|python3-jsonschema|compares what is printed as JSON with its schemas
+install,machines,kvm,mpi,programs?|py:jsonschema|python3-jsonschema|compares what is printed as JSON with its schemas
 install?|cmd:zsh|zsh|a shell that completes the command
 install?|cmd:fish|fish|a shell that completes the command
 machines,kvm,programs?|cmd:setpriv|util-linux|runs tests as other users and in namespaces
@@ -49,17 +49,27 @@ programs?|cmd:Xvfb|xvfb|a real program: an X server with MIT-SHM
 programs?|cmd:x11perf|x11-apps|load for that X server
 programs?|cmd:podman|podman|containers that share a pool, by a compose file and as pods
 programs?|pyvenv|python3-venv|fetches podman-compose from PyPI
-programs?|cmd:mpicc.mpich|libmpich-dev|compiles a program for MPI
-programs?|cmd:mpiexec.mpich|mpich|a real program: MPI over UCX's System V transport
-machines,kvm,programs?|cmd:pgrep|procps|finds what tests started
-kmod,machines,kvm,xen,demo|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
+programs?,mpi|cmd:mpicc.mpich|libmpich-dev|compiles programs for MPI
+programs?,mpi|cmd:mpiexec.mpich|mpich|a real program: MPI over UCX's System V transport
+mpi|cmd:mpicc.openmpi|libopenmpi-dev|compiles programs for another MPI, and for OpenSHMEM
+mpi|cmd:mpiexec.openmpi|openmpi-bin|a real program: that MPI
+mpi?|pyvenv|python3-venv|fetches newer MPIs from PyPI
+mpi?|py:mpi4py|python3-mpi4py|a real program: Python's MPI module
+mpi?|py:pip|python3-pip|fetches that module's own tests
+mpi?|cmd:NPopenmpi|netpipe-openmpi|a real program: sends messages and checks them
+mpi?|cmd:hpcc|hpcc|a real program: the HPC Challenge
+mpi?|cmd:lmp|lammps|a real program: molecular dynamics
+mpi?|cmd:caf.mpich|libcoarrays-mpich-dev|compiles Fortran with coarrays, and has tests of them
+mpi?|cmd:gfortran|gfortran|compiles Fortran
+machines,kvm,mpi,programs?|cmd:pgrep|procps|finds what tests started
+kmod,machines,kvm,mpi,xen,demo|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
 machines?,kvm?|cmd:libvirtd|libvirt-daemon|starts a machine that is adopted
 machines?,kvm?|glob:/usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so|libvirt-daemon-driver-qemu|has libvirt run QEMU
 machines?,kvm?|cmd:virsh|libvirt-clients|gives that machine pools
 machines?,kvm?|cmd:udevadm|udev|gives a machine's pools to a group
 kmod,machines,kvm,xen|cmd:busybox|busybox-static|what machines that test the driver run
 kmod,machines,kvm,xen|cmd:cpio|cpio|packs what they boot
-kmod,machines,kvm,xen,demo|cmd:xz|xz-utils|unpacks the machines' kernel modules
+kmod,machines,kvm,mpi,xen,demo|cmd:xz|xz-utils|unpacks the machines' kernel modules
 fuzz?|cmd:c++|g++|builds the fuzzer
 aarch64|cmd:aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu|links what is for another processor
 aarch64|glob:/usr/aarch64-linux-gnu/include/sys/shm.h|libc6-dev-arm64-cross|its C headers and library
@@ -70,7 +80,7 @@ kmod-debug|cmd:bc|bc|builds a kernel that watches the driver
 kmod-debug|cmd:bison|bison|builds that kernel
 kmod-debug|cmd:flex|flex|builds that kernel
 kmod-debug|header:libelf.h|libelf-dev|builds that kernel
-kmod,machines,kvm,demo,packages|cmd:zstd|zstd|unpacks the machines' kernel modules
+kmod,machines,kvm,mpi,demo,packages|cmd:zstd|zstd|unpacks the machines' kernel modules
 lab,demo|lab:|python3-pandas python3-scipy python3-matplotlib python3-rich|the lab's statistics, plots and progress
 lab|lab:pytest|python3-pytest|runs the lab's own tests
 lab?,demo?|cmd:lstopo-no-graphics|hwloc-nox|says where processors sit to each other

@@ -1,7 +1,7 @@
 #!/bin/sh
 # soak.sh [REPORT]: the tests that chance has a part in, for hours instead of minutes. What came of each is
 # appended to REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken
-# hostile storm machines kmod crash fuzz packages.
+# hostile storm machines kmod crash fuzz mpi packages.
 #
 # WOKEN_ROUNDS=250000   two machines put each other to sleep and wake each other: two of each in a round, for
 #                       each kind of wait
@@ -12,6 +12,7 @@
 #                       (scripts/prepare.sh --install kmod-debug)
 # CRASH_ROUNDS=200000   calls that are run at once and killed after a store
 # FUZZ_STEPS=100000000  calls, and lies of an enemy, that a fuzzer chooses
+# All of mpi4py's and OpenCoarrays' own tests are run between machines (MPI_FULL), and the HPC Challenge.
 # And the packages are built in Debian 13, by its own Rust, and cloud-init makes a guest ready with them.
 set -eu
 
@@ -34,7 +35,7 @@ failed=0
 part() { # part NAME SETTING COMMAND...
     name=$1 setting=$2
     shift 2
-    case " ${SOAK_PARTS:-woken hostile storm machines kmod crash fuzz packages} " in
+    case " ${SOAK_PARTS:-woken hostile storm machines kmod crash fuzz mpi packages} " in
     *" $name "*) ;;
     *) return 0 ;;
     esac
@@ -64,6 +65,7 @@ part machines "$MACHINE_KILLS kills" tests/machines/run.sh D-storm
 part kmod "$KMOD_SECONDS s on kernels that watch" env DEBUG_KERNEL=1 tests/kmod/run.sh
 part crash "$CRASH_ROUNDS rounds" env CRASH_PARTS=steps tests/crash/run.sh "$VSHMEM_LIB"
 part fuzz "$FUZZ_STEPS steps" scripts/fuzz.sh pool
+part mpi "other people's tests of MPI, whole" env MPI_FULL=1 tests/mpi/run.sh
 part packages "built in Debian 13, a guest by cloud-init" env PACKAGES_FULL=1 tests/packages/run.sh trixie
 echo "The report is $report."
 [ "$failed" -eq 0 ]

@@ -43,6 +43,7 @@ bindings|10m|tests/bindings/run.sh|tests/bindings/run.sh
 packages|25m|tests/packages/run.sh|tests/packages/run.sh
 kmod|15m|tests/kmod/run.sh|tests/kmod/run.sh
 machines|30m|tests/machines/run.sh|tests/machines/run.sh
+mpi|20m|tests/mpi/run.sh|tests/mpi/run.sh
 kvm|15m|tests/kvm/run.sh|tests/kvm/run.sh --quick
 xen|15m|tests/xen/run.sh|tests/xen/run.sh --quick
 lab|10m|lab/check.sh|lab/check.sh
@@ -53,11 +54,11 @@ names() {
     suites | cut -d'|' -f1
 }
 
-# What every change needs; what may run beside the others; and the cases of the suite machines that every
-# change needs.
-QUICK="unit models capi conformance hostile programs install bindings machines kvm lab"
+# What every change needs; what may run beside the others; and the cases of machines and mpi that every change
+# needs.
+QUICK="unit models capi conformance hostile programs install bindings machines mpi kvm lab"
 BESIDE="aarch64 fuzz miri packages"
-QUICK_CASES="1-exec 11-dead 2-run 3-ipc 10-gone A-grant"
+QUICK_CASES="1-exec 11-dead 2-run 3-ipc 10-gone A-grant" QUICK_MPI_CASES="1-messages"
 
 show() { # show LOG: keeps what comes, and prints it but in CI, which may keep only so much of a run's output
     if [ "${CI:-}" = true ]; then cat >"$1"; else tee "$1"; fi
@@ -119,7 +120,7 @@ case ${1:-} in
     lane=beside foreground=--foreground ;;
 '') # shellcheck disable=SC2086 # a list of words
     set -- $QUICK
-    export MACHINES_CASES="${MACHINES_CASES-$QUICK_CASES}" ;;
+    export MACHINES_CASES="${MACHINES_CASES-$QUICK_CASES}" MPI_CASES="${MPI_CASES-$QUICK_MPI_CASES}" ;;
 esac
 for name in "$@"; do
     names | grep -qx -- "$name" || {
