@@ -29,12 +29,6 @@ ended() {
     wait "$job"
 }
 
-# Open MPI's session directories stay wherever its launcher is killed.
-forget_sessions() {
-    local vm
-    for vm in vm0 vm1; do vshmem exec -u root $vm -- sh -c 'rm -rf /tmp/ompi.*'; done
-}
-
 # fails WHAT COMMAND...: it ends by itself, with an exit code that says so. MPICH's launcher has several, by
 # chance, for a rank that a signal has ended in another host than its own.
 fails() {
