@@ -43,7 +43,7 @@ for mpi in mpich openmpi; do
     code "$mpi: a rank's exit code is the job's" 7 job $mpi 2 ends return
     code "$mpi: also that of MPI_Abort" 5 job $mpi 2 ends abort
     fails "$mpi: a rank that crashes ends the job" job $mpi 2 ends crash
-    # Debian's MPICH 4.0.2 waits for ever then if its ranks are in several hosts, also by ssh.
+    # Debian's MPICH 4.0.2 waits for ever then if its ranks are in several hosts.
     [ $mpi = mpich ] || code "$mpi: and one that ends without a word" 6 job $mpi 2 ends exit
     nothing_stays "$mpi: these jobs end"
 

@@ -6,12 +6,15 @@ use std::ffi::OsString;
 /// by the job's environment.
 const PATHS: [&str; 3] = ["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"];
 
+/// Stands for `#` while words are split: a comment would hide what follows it. It is no character of any text.
+const HASH: char = '\u{fdd0}';
+
 /// The words of a command, without what Open MPI puts before it: `PATH=...; export PATH;` and so on. `None`:
-/// a quote does not end. What other syntax of shells there is stays in the words as it is, for whoever judges
+/// a quote does not end, or this is no text. What other syntax of shells there is stays in the words as it is, for whoever judges
 /// them to refuse.
 pub fn split(command: &str) -> Option<Vec<OsString>> {
-    // A comment would hide what follows it.
-    let words = shlex::split(&command.replace('#', "\\#"))?;
+    let text = (!command.contains(HASH)).then(|| command.replace('#', HASH.encode_utf8(&mut [0; 4])))?;
+    let words: Vec<_> = shlex::split(&text)?.iter().map(|word| word.replace(HASH, "#")).collect();
     let mut rest = &words[..];
     while let Some(after) = after_setting(rest) {
         rest = after;
@@ -63,6 +66,8 @@ mod tests {
         assert_eq!(words("PATH=x orted")[0], "PATH=x");
         assert_eq!(words("orted ; rm x"), ["orted", ";", "rm", "x"]);
         assert_eq!(words("orted # x\n y"), ["orted", "#", "x", "y"]);
+        assert_eq!(words("orted '#' \"a#\" \\# b#c"), ["orted", "#", "a#", "#", "b#c"]);
+        assert_eq!(split("orted \u{fdd0}"), None);
         assert_eq!(split("orted 'x"), None);
         assert_eq!(words(""), [""; 0]);
     }
