@@ -27,9 +27,14 @@ pub struct Shortcut {
     mode: u32,
     /// Bytes of the longest message.
     most: u32,
+    /// Who has made it: what stays granted is granted to the maker, or to all.
+    cuid: u32,
     /// The pool can't be taken away.
     stays: bool,
 }
+
+/// Modes that a shortcut can say. An entry with another has been written by no library.
+const MODES: u32 = 0x7fff;
 
 /// Words of a [`Shortcut`].
 pub const WORDS: usize = 7;
@@ -46,8 +51,9 @@ impl Shortcut {
         let process = c.pool.proc(c.me.slot)?; // unpaid
         let touched = process.touched.iter().find(|touched| touched.load(Relaxed) == reference)?;
         let sender = Sender { owner: c.me.slot as u16 + 1, pid: pid_word(c) };
+        let cuid = queue.entry.head.cuid.load(Relaxed);
         let most = c.pool.limits().msgmax.min(MSGMAX_MOST);
-        Some((Shortcut { entry: queue.entry, ring, touched, sender, mode, most, stays }, granted))
+        Some((Shortcut { entry: queue.entry, ring, touched, sender, mode, most, cuid, stays }, granted))
     }
 
     /// As words that [`Shortcut::of_words`] reads.
@@ -56,7 +62,10 @@ impl Shortcut {
         let touched = core::ptr::from_ref(self.touched).expose_provenance() as u64;
         let [base, at, cells] = self.ring.words();
         let sizes = u64::from(self.most) << 32 | cells;
-        let rest = u64::from(self.mode) << 32 | u64::from(self.stays) << 16 | u64::from(self.sender.owner);
+        let rest = u64::from(self.cuid) << 32
+            | u64::from(self.mode & MODES) << 17
+            | u64::from(self.stays) << 16
+            | u64::from(self.sender.owner);
         [entry, base, at, touched, sizes, rest, self.sender.pid]
     }
 
@@ -73,7 +82,8 @@ impl Shortcut {
                 ring: Ring::of_words([base, at, sizes & 0xffff_ffff]),
                 touched: &*core::ptr::with_exposed_provenance(touched as usize),
                 sender: Sender { owner: rest as u16, pid },
-                mode: (rest >> 32) as u32,
+                mode: (rest >> 17) as u32 & MODES,
+                cuid: (rest >> 32) as u32,
                 most: (sizes >> 32) as u32,
                 stays: rest & 1 << 16 != 0,
             }
@@ -105,6 +115,7 @@ impl Shortcut {
         let reference = Kind::Msg.reference(id as u32 & (MAX_ENTRIES - 1));
         head.id.load(Acquire) == id as u32
             && head.mode.load(Relaxed) == self.mode
+            && head.cuid.load(Relaxed) == self.cuid
             && head.flags.load(Relaxed) & HEAD_DYING == 0
             && entry.ring.load(Relaxed) == self.ring.offset()
             && entry.cells.load(Relaxed) == self.ring.cells().into()
@@ -315,5 +326,27 @@ mod tests {
             word.store(good, Relaxed);
         }
         assert!(world.is_untouched_outside());
+    }
+
+    #[test]
+    fn an_id_that_another_user_has_by_now_leads_nowhere() {
+        use crate::Cred;
+        let world = World::new(4 << 20);
+        let (process, helper, victim) = (world.process(), world.process(), world.process());
+        victim.set_cred(Cred { uid: 2000, gid: 2000, caps: 0 });
+        let (c, h, v) = (&process.ctx(), &helper.ctx(), &victim.ctx());
+        let id = msg::get(c, crate::IPC_PRIVATE, 0o600).unwrap();
+        let found = to(c, id);
+        msg::remove(h, id).unwrap();
+        for _ in 0..8191 {
+            let other = msg::get(c, crate::IPC_PRIVATE, 0o600).unwrap();
+            assert_ne!(other, id);
+            msg::remove(h, other).unwrap();
+        }
+        let theirs = msg::get(v, crate::IPC_PRIVATE, 0o600).unwrap();
+        assert_eq!(theirs, id);
+        send(v, id, 1, b"secret").unwrap();
+        assert_eq!(receive(c, id, 100, 0, IPC_NOWAIT), Err(crate::Errno::EACCES));
+        assert_eq!(receives(&found, id, 6, 0, 0), None, "another user's message was read");
     }
 }

@@ -1,9 +1,9 @@
 //! What a process remembers of a set, so that its next P or V need not find and judge the set again.
 //!
 //! A pool is untrusted: what a shortcut leads to was checked when it was made, and it is compared with what
-//! the entry says now. An entry that says the same of id, mode, size and place is the same set, or one that
-//! differs from it in nothing that matters here; so an id that comes back after all sequence numbers leads
-//! nowhere else. Whatever the entry says, the semaphore lies in what was checked.
+//! the entry says now. An entry that says the same of id, mode, maker, size and place is the same set, or one
+//! that differs from it in nothing that matters here; so an id that comes back after all sequence numbers
+//! leads nowhere else. Whatever the entry says, the semaphore lies in what was checked.
 
 use super::fast::store_time;
 use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
@@ -26,6 +26,8 @@ pub struct Shortcut {
     /// `{mode:32, the caller's pid as semaphores keep it:32}`.
     rest: u64,
     nsems: u64,
+    /// Who has made it: what stays granted is granted to the maker, or to all.
+    cuid: u32,
 }
 
 /// Words of a [`Shortcut`].
@@ -40,14 +42,15 @@ impl Shortcut {
         let first = c.pool.mem().bytes(cells, u64::from(nsems) * size_of::<Pair>() as u64)?; // unpaid
         let first = NonNull::new(first.cast())?;
         let rest = u64::from(mode) << 32 | my_pid(c);
-        Some((Shortcut { entry, first, cells, rest, nsems: nsems.into() }, granted))
+        let cuid = entry.head.cuid.load(Relaxed);
+        Some((Shortcut { entry, first, cells, rest, nsems: nsems.into(), cuid }, granted))
     }
 
     /// As words that [`Shortcut::of_words`] reads.
     pub fn words(&self) -> [u64; WORDS] {
         let entry = core::ptr::from_ref(self.entry).expose_provenance() as u64;
         let first = self.first.as_ptr().expose_provenance() as u64;
-        [entry, first, self.cells, self.rest, self.nsems]
+        [entry, first, self.cells, self.rest, u64::from(self.cuid) << 32 | self.nsems]
     }
 
     /// Reads words.
@@ -55,7 +58,7 @@ impl Shortcut {
     /// # Safety
     /// They are those of one shortcut, made in this process, whose pool is still mapped.
     #[inline(always)]
-    pub unsafe fn of_words([entry, first, cells, rest, nsems]: [u64; WORDS]) -> Shortcut {
+    pub unsafe fn of_words([entry, first, cells, rest, sizes]: [u64; WORDS]) -> Shortcut {
         // SAFETY: addresses of references, as the caller vouches.
         unsafe {
             Shortcut {
@@ -63,7 +66,8 @@ impl Shortcut {
                 first: NonNull::new_unchecked(core::ptr::with_exposed_provenance_mut(first as usize)),
                 cells,
                 rest,
-                nsems,
+                nsems: sizes & 0xffff_ffff,
+                cuid: (sizes >> 32) as u32,
             }
         }
     }
@@ -89,6 +93,7 @@ impl Shortcut {
             || lo & SLOW != 0
             || head.id.load(Acquire) != id as u32
             || head.mode.load(Relaxed) != (self.rest >> 32) as u32
+            || head.cuid.load(Relaxed) != self.cuid
             || head.flags.load(Relaxed) & HEAD_DYING != 0
         {
             return None;
@@ -118,6 +123,7 @@ impl Shortcut {
         // As in `op`.
         if lo & SLOW != 0
             || head.mode.load(Relaxed) != (self.rest >> 32) as u32
+            || head.cuid.load(Relaxed) != self.cuid
             || directory::other_than(head, id) != 0
         {
             return None;
@@ -280,5 +286,25 @@ mod tests {
             }
         }
         assert!(set.op(id, plain(1, 1)).is_some() && world.is_untouched_outside());
+    }
+
+    #[test]
+    fn an_id_that_another_user_has_by_now_leads_nowhere() {
+        let world = World::new(1 << 20);
+        let (process, victim) = (world.process(), world.process());
+        victim.set_cred(Cred { uid: 2000, gid: 2000, caps: 0 });
+        let (c, v) = (&process.ctx(), &victim.ctx());
+        let id = sem::get(c, IPC_PRIVATE, 1, 0o600).unwrap();
+        let set = to(c, id);
+        sem::remove(c, id).unwrap();
+        for _ in 0..8191 {
+            let other = sem::get(c, IPC_PRIVATE, 1, 0o600).unwrap();
+            assert_ne!(other, id);
+            sem::remove(c, other).unwrap();
+        }
+        let theirs = sem::get(v, IPC_PRIVATE, 1, 0o600).unwrap();
+        assert_eq!(theirs, id);
+        assert_eq!(sem::op(c, id, &[plain(0, 1)], None), Err(crate::Errno::EACCES));
+        assert!(set.op(id, plain(0, 1)).is_none(), "another user's set was changed");
     }
 }
