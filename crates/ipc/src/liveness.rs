@@ -3,6 +3,7 @@
 use crate::{directory as dir, end_waits, msg, pid_word_in, sem, shm, Budget, Ctx, Kernel, Pool, ProcId};
 use core::time::Duration;
 use vshmem_pool::atomic::{AtomicU32, Ordering::Relaxed};
+use vshmem_pool::budget::LOOK;
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::SignalsBlocked;
 
@@ -78,7 +79,8 @@ fn empty_free(c: &Ctx, signals: &SignalsBlocked) -> bool {
         return false;
     };
     c.pool.root().kept.store(0, Relaxed);
-    c.pool.geometry().pages.empty_all(c.pool, || guard.txn(), |at, len| c.release(at, len))
+    let pays = || c.pay(2 * LOOK).is_some();
+    c.pool.geometry().pages.empty_all(c.pool, || guard.txn(), pays, |at, len| c.release(at, len))
 }
 
 /// Cleans up after every dead process. Returns whether there was one.

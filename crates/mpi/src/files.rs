@@ -3,10 +3,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// Bytes of the longest output that is taken: hosts are not trusted.
+const MOST_PRINTED: u64 = 16 << 20;
 
 /// Where files are looked for, and commands are run that look at them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +78,7 @@ impl Files {
         Some(String::from_utf8_lossy(&listed).lines().filter_map(listed_file).collect())
     }
 
-    /// What a command prints there, if it succeeds.
+    /// What a command prints there, if it succeeds, and prints no more than a list or a log has.
     pub fn output(&self, words: &[&OsStr]) -> Option<Vec<u8>> {
         let prefix: &[OsString] = match self {
             Files::Host { .. } => &[],
@@ -85,9 +89,15 @@ impl Files {
         if let Files::Host { from, variables } = self {
             command.current_dir(from).envs(variables.iter().map(|(name, value)| (name, value)));
         }
-        command.args(all).stdin(Stdio::null()).stderr(Stdio::null());
-        let output = command.output().ok()?;
-        output.status.success().then_some(output.stdout)
+        command.args(all).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().ok()?;
+        let mut printed = Vec::new();
+        let read = child.stdout.take()?.take(MOST_PRINTED + 1).read_to_end(&mut printed);
+        let is_whole = read.is_ok() && printed.len() as u64 <= MOST_PRINTED;
+        if !is_whole {
+            child.kill().ok()?;
+        }
+        (child.wait().ok()?.success() && is_whole).then_some(printed)
     }
 
     /// The path that a command prints there.

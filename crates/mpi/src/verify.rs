@@ -73,8 +73,13 @@ fn peers(line: &str) -> Option<(Scope, BTreeSet<String>)> {
     };
     let inside = lanes.split('(').skip(1).filter_map(|rest| rest.split(')').next());
     let names = inside.flat_map(str::split_whitespace).filter_map(|lane| Some(lane.split_once('/')?.0));
-    let transports: BTreeSet<String> = names.map(String::from).collect();
+    // Whoever wrote the log may have written anything.
+    let transports: BTreeSet<String> = names.filter(|name| is_name(name)).map(String::from).collect();
     (!transports.is_empty() && !transports.contains("self")).then_some((scope, transports))
+}
+
+fn is_name(text: &str) -> bool {
+    text.len() <= 16 && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }
 
 /// The bytes that have passed a host's network interfaces both ways, without the one to itself, by its
@@ -97,6 +102,14 @@ mod tests {
     /// Lines of UCX 1.13.1 and 1.20.1, as MPICH and Open MPI have them written.
     const OLD: &str = "[1795576405.66] [vm:31032:0] ucp_worker.c:1763 UCX  INFO    ep_cfg";
     const NEW: &str = "[1795576405.96] [vm:31076:0] ucp_worker.c:1912 UCX  INFO    ucp_context_0";
+
+    #[test]
+    fn what_is_no_name_of_a_transport_is_not_repeated() {
+        let mut heard = Heard::default();
+        heard
+            .take(&format!("{NEW} intra-node cfg#1 tag(sysv/memory \u{1b}]0;x\u{7}/y {}/z)", "n".repeat(99)));
+        assert_eq!(heard.transports.into_iter().collect::<Vec<_>>(), ["sysv"]);
+    }
 
     fn heard(lines: &[String]) -> Heard {
         let mut heard = Heard::default();

@@ -202,6 +202,11 @@ impl Channel {
         PollFd::new(&self.stream, PollFlags::IN | write)
     }
 
+    /// Bytes that the machine has not taken yet.
+    pub fn unsent(&self) -> usize {
+        self.out.len()
+    }
+
     /// Queues a message, and writes what can be written.
     pub fn send(&mut self, stream: u16, message: &HostMessage) -> Result<()> {
         encode(Kind::Message, stream, &message.to_payload()?, &mut self.out);

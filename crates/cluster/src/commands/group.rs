@@ -18,6 +18,12 @@ use std::time::Duration;
 /// How long a machine's agent may take to answer before commands are started.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// A machine that has not taken this many bytes gets no input; one that has not taken [`MOST_QUEUED`] gets
+/// no further command. Its agent may claim to have read what it has not.
+const MOST_UNSENT: usize = 1 << 20;
+/// Room for the commands and environments of many tasks, and still little of this process's memory.
+const MOST_QUEUED: usize = 16 << 20;
+
 /// Commands that were started. More can be added while they run.
 #[derive(Default)]
 pub struct Group {
@@ -93,6 +99,9 @@ impl Group {
         let link = link.ok_or_else(|| error!("there is no channel to {}", job.runs_on()))?;
         if !self.links[link].has_room() {
             return Err(error!("{MAX_STREAMS} commands run in {}, and no more can", job.runs_on()));
+        }
+        if self.links[link].channel.unsent() > MOST_QUEUED {
+            return Err(error!("{} does not take what it is sent", job.runs_on()));
         }
         self.start_on(link, job, output)
     }
@@ -244,7 +253,9 @@ impl Group {
 
     /// Bytes of input that a task can take now; `None` if it takes no more.
     pub fn input_room(&self, index: usize) -> Option<usize> {
-        self.tasks[index].input_room()
+        let task = &self.tasks[index];
+        let unsent = self.links[task.channel].channel.unsent();
+        task.input_room().map(|room| if unsent > MOST_UNSENT { 0 } else { room })
     }
 
     /// Passes input to a task; empty input ends it.
@@ -362,5 +373,23 @@ mod tests {
         assert!(why.to_string().contains("1025 are for vm0"), "{why}");
         let here: Vec<_> = more.into_iter().map(|job| Job { location: Location::Local, ..job }).collect();
         assert_eq!(of(&here), [1024, 1024, 1], "this kernel takes more");
+    }
+
+    #[test]
+    fn a_machine_that_takes_nothing_is_sent_no_more() {
+        let (stream, _agent) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        let record = record();
+        let location = Location::Machine(Box::new(record.clone()), record.machines[0].clone());
+        let request = Start { argv: vec!["x".repeat(1 << 20).into()], stdin: true, ..Start::default() };
+        let job = Job { location: location.clone(), label: "p".into(), request };
+        let mut group = Group::default();
+        let channel = Channel::on(stream, [7; 16]);
+        let location = Some(location);
+        group.links.push(Link { channel, location, tasks: Vec::new(), kept: true, lost: None });
+        assert_eq!(group.add(&job, Output::new(None)).ok(), Some(0));
+        assert_eq!(group.input_room(0), Some(0), "the command itself was not taken");
+        let refused = (1..100).find(|_| group.add(&job, Output::new(None)).is_err());
+        assert!(refused.is_some_and(|count| count < 20), "{refused:?}");
+        assert!(group.links[0].channel.unsent() < MOST_QUEUED + (8 << 20));
     }
 }

@@ -42,16 +42,22 @@ impl Heap {
 
     /// Offers what may not read as zeros of all free pieces to `release` (offset, length), until it returns
     /// false: it was emptied if it returns true. Needs the lock that `txn` makes transactions of. What was
-    /// done stays done when it fails, because its budget is spent. Returns whether something was emptied.
+    /// done stays done when it fails, because its budget is spent. Each piece that is looked at is paid for
+    /// by `pays`, which returns false when nothing is left. Returns whether something was emptied.
     pub fn empty_all<'a>(
         &self,
         pool: &'a Pool,
         txn: impl Fn() -> Txn<'a>,
+        mut pays: impl FnMut() -> bool,
         mut release: impl FnMut(u64, u64) -> bool,
     ) -> bool {
         let (mut any, mut goes_on) = (false, true);
         for order in (0..ORDERS as u32).rev() {
             self.walk(pool, order, self.count >> order, |met| {
+                goes_on = pays();
+                if !goes_on {
+                    return false;
+                }
                 let Some(piece) = met.piece.filter(|piece| !piece.soil.is_empty()) else {
                     return met.piece.is_some();
                 };

@@ -164,7 +164,7 @@ fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
                     }
                     left > 0
                 };
-                heap.empty_all(pool, || txn(pool), release);
+                heap.empty_all(pool, || txn(pool), || true, release);
                 assert!(!all || model.nothing_soiled(), "it is not emptied");
             }
             Step::Clean { least } => {
@@ -186,7 +186,7 @@ fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
         free(pool, heap, used(range, true));
     }
     is_sound(pool, heap);
-    heap.empty_all(pool, || txn(pool), |_, _| true);
+    heap.empty_all(pool, || txn(pool), || true, |_, _| true);
     // One piece as at the beginning, which reads as zeros.
     assert_eq!(allocate(pool, heap, heap.count), Some(Range::new(0, heap.count, false)));
 }
