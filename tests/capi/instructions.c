@@ -45,8 +45,8 @@ static const struct call {
 } calls[] = {
     {"P", p, 112},
     {"V", v, 112},
-    {"P SEM_UNDO", p_undo, 310},
-    {"V SEM_UNDO", v_undo, 275},
+    {"P SEM_UNDO", p_undo, 330},
+    {"V SEM_UNDO", v_undo, 295},
     {"P and V at once", both, 650},
     {"msgsnd 64 B", send_64, 275},
     {"msgrcv 64 B", receive_64, 290},

@@ -239,7 +239,7 @@ impl Geometry {
             (offset % PAGE == 0).then_some((offset, count))
         };
         let heap = |words: &HeapWords, base: u64, each: u64, pages: bool, align: u32| {
-            let (table, count) = (words.words.load(Relaxed), count(&words.count, 1 << 28)?);
+            let (table, count) = (words.words.load(Relaxed), count(&words.count, (1 << 28) - 1)?);
             fits(table, count, 8, structures)?;
             fits(base, count, each, if pages { size } else { structures })?;
             let aligned = base % (u64::from(align) * PAGE) == 0 && count % align == 0;

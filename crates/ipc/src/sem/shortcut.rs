@@ -128,9 +128,14 @@ impl Shortcut {
         {
             return None;
         }
+        // The process may have turned to another pool since the shortcut was read: the slot is one of `c`'s.
+        let index = id as u32 & (MAX_ENTRIES - 1);
+        if !c.pool.known_sem(index).is_some_and(|known| core::ptr::eq(known, entry)) {
+            return None;
+        }
         let before = match Beside::of(hi) {
             None if entry.undo.load(Acquire) == 0 => {
-                c.pool.touch(c.me, Kind::Sem.reference(id as u32 & (MAX_ENTRIES - 1)));
+                c.pool.touch(c.me, Kind::Sem.reference(index));
                 0
             }
             Some(beside) if beside.owner == c.me => beside.adjust,
@@ -286,6 +291,18 @@ mod tests {
             }
         }
         assert!(set.op(id, plain(1, 1)).is_some() && world.is_untouched_outside());
+    }
+
+    #[test]
+    fn an_adjustment_names_a_process_of_its_own_pool() {
+        let (world, other) = (World::new(1 << 20), World::new(1 << 20));
+        let (process, elsewhere) = (world.process(), other.process());
+        let (c, e) = (&process.ctx(), &elsewhere.ctx());
+        let id = sem::get(c, IPC_PRIVATE, 1, 0o600).unwrap();
+        assert_eq!(sem::get(e, IPC_PRIVATE, 1, 0o600).unwrap(), id);
+        let undone = Sembuf { flg: SEM_UNDO, ..plain(0, 1) };
+        assert!(to(c, id).op_undone(e, id, undone).is_none());
+        assert!(to(c, id).op_undone(c, id, undone).is_some());
     }
 
     #[test]
