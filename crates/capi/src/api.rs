@@ -57,16 +57,8 @@ pub extern "C" fn vshm_semget(key: i32, count: i32, flags: i32) -> i32 {
 
 #[no_mangle]
 pub unsafe extern "C" fn vshm_semop(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
-    if count == 1 {
-        // SAFETY: as the header demands.
-        match unsafe { sem::try_shortcut(id, sops) } {
-            Some(performed) => return sem::record_time(performed),
-            // SAFETY: as the header demands. One is said again, so that it need not be kept.
-            None => return unsafe { semop_found(id, sops, 1) },
-        }
-    }
     // SAFETY: as the header demands.
-    unsafe { semop_found(id, sops, count) }
+    unsafe { sem::by_shortcut(id, sops, count, semop_found) }
 }
 
 /// A function of its own, so that [`vshm_semop`] itself has nothing to save and restore.

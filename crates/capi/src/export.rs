@@ -90,16 +90,8 @@ pub extern "C" fn semget(key: i32, count: i32, flags: i32) -> i32 {
 /// `sops` points to `count` operations; an address that can't be accessed is EFAULT.
 #[no_mangle]
 pub unsafe extern "C" fn semop(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
-    if count == 1 {
-        // SAFETY: as the caller vouches.
-        match unsafe { sem::try_shortcut(id, sops) } {
-            Some(performed) => return sem::record_time(performed),
-            // SAFETY: as the caller vouches. One is said again, so that it need not be kept.
-            None => return unsafe { semop_found(id, sops, 1) },
-        }
-    }
     // SAFETY: as the caller vouches.
-    unsafe { semop_found(id, sops, count) }
+    unsafe { sem::by_shortcut(id, sops, count, semop_found) }
 }
 
 /// A function of its own, so that [`semop`] itself has nothing to save and restore.

@@ -71,11 +71,8 @@ pub static POOLS: [OpenPool; MAX_POOLS] = [const {
     }
 }; MAX_POOLS];
 
-/// The pool that calls go to.
-static CURRENT: AtomicUsize = AtomicUsize::new(CONFIGURED);
-
-/// The same for [`current_key`].
-static CURRENT_KEY: AtomicU64 = AtomicU64::new(key_of(CONFIGURED));
+/// The place of the pool that calls go to, as [`current_key`] needs it.
+static CURRENT: AtomicU64 = AtomicU64::new(key_of(CONFIGURED));
 
 const fn key_of(index: usize) -> u64 {
     !((index as u64) << 32)
@@ -157,20 +154,19 @@ pub fn unmap(index: usize, part: Range<usize>) {
 
 /// Makes another pool the one that calls go to.
 pub fn use_pool(index: usize) {
-    CURRENT.store(index, Ordering::Relaxed);
-    CURRENT_KEY.store(key_of(index), Ordering::Relaxed);
+    CURRENT.store(key_of(index), Ordering::Relaxed);
 }
 
 /// What tells an id in the pool that calls go to from all others. It is never 0.
 #[inline(always)]
 pub fn current_key(id: i32) -> u64 {
-    CURRENT_KEY.load(Ordering::Relaxed) ^ u64::from(id as u32)
+    CURRENT.load(Ordering::Relaxed) ^ u64::from(id as u32)
 }
 
 /// The place of the pool that calls go to.
 #[inline(always)]
 pub fn current() -> usize {
-    CURRENT.load(Ordering::Relaxed)
+    (!CURRENT.load(Ordering::Relaxed) >> 32) as usize
 }
 
 /// The place of the pool that the environment names, as it is open now.

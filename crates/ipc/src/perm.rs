@@ -60,12 +60,11 @@ pub enum Granted {
 
 /// To whom the caller belongs that is granted so what `wanted` says. Not to those that only own the IPC
 /// object now: another owner can be set.
-pub fn stays_granted(c: &Ctx, head: &Head, mode: u32, wanted: u32) -> Option<Granted> {
+pub fn stays_granted(c: &Ctx, maker: u32, mode: u32, wanted: u32) -> Option<Granted> {
     let wanted = wanted & 7;
     if wanted & !(mode & mode >> 3 & mode >> 6) == 0 {
         return Some(Granted::All);
     }
-    let maker = head.cuid.load(Relaxed);
     (wanted & !(mode >> 6) == 0 && c.kernel.uid() == maker).then_some(Granted::User(maker))
 }
 

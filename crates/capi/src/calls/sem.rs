@@ -43,13 +43,34 @@ pub fn get(caller: &Caller, key: i32, count: i32, flags: i32) -> Result<i32, Err
     Ok(id)
 }
 
+/// A `semop` of one's own kind.
+pub type Semop = unsafe extern "C" fn(i32, *mut Sembuf, usize) -> i32;
+
+/// `semop` by a shortcut, or else by `found`, which finds the set.
+///
+/// # Safety
+/// As [`op`], and as `found` demands.
+#[inline(always)]
+pub unsafe fn by_shortcut(id: i32, sops: *mut Sembuf, count: usize, found: Semop) -> i32 {
+    if count == 1 {
+        // SAFETY: as the caller vouches.
+        match unsafe { try_shortcut(id, sops) } {
+            Some(performed) => return record_time(performed),
+            // SAFETY: as the caller vouches. One is said again, so that it need not be kept.
+            None => return unsafe { found(id, sops, 1) },
+        }
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { found(id, sops, count) }
+}
+
 /// `semop` with one operation that nothing stands in the way of, on a set that is remembered: see [`Shortcut`].
 /// `None` says nothing.
 ///
 /// # Safety
 /// As [`op`].
 #[inline(always)]
-pub unsafe fn try_shortcut(id: i32, sops: *const Sembuf) -> Option<Performed> {
+unsafe fn try_shortcut(id: i32, sops: *const Sembuf) -> Option<Performed> {
     if !user::readable_on_page(sops, size_of::<Sembuf>()) {
         return None;
     }
@@ -74,7 +95,7 @@ pub unsafe fn try_shortcut(id: i32, sops: *const Sembuf) -> Option<Performed> {
 /// Finishes what a shortcut has led to. A function of its own, which is jumped to, so that nothing has to be
 /// saved and restored for its sake; for that the compiler must not know what it returns.
 #[inline(never)]
-pub extern "C" fn record_time(performed: Performed) -> i32 {
+extern "C" fn record_time(performed: Performed) -> i32 {
     performed.at(raw::seconds());
     raw::opaque(0) as i32
 }

@@ -45,13 +45,13 @@ impl Shortcut {
     pub fn to(c: &Ctx, id: i32, stays: bool) -> Option<(Shortcut, Granted)> {
         let queue = Queue::find(c, id).ok()?;
         let mode = queue.entry.head.mode.load(Relaxed);
-        let granted = perm::stays_granted(c, &queue.entry.head, mode, perm::READ | perm::WRITE)?;
+        let cuid = queue.entry.head.cuid.load(Relaxed);
+        let granted = perm::stays_granted(c, cuid, mode, perm::READ | perm::WRITE)?;
         let ring = queue.ring(c)?;
         let reference = queue.reference();
         let process = c.pool.proc(c.me.slot)?; // unpaid
         let touched = process.touched.iter().find(|touched| touched.load(Relaxed) == reference)?;
         let sender = Sender { owner: c.me.slot as u16 + 1, pid: pid_word(c) };
-        let cuid = queue.entry.head.cuid.load(Relaxed);
         let most = c.pool.limits().msgmax.min(MSGMAX_MOST);
         Some((Shortcut { entry: queue.entry, ring, touched, sender, mode, most, cuid, stays }, granted))
     }

@@ -9,7 +9,7 @@ use super::fast::store_time;
 use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
 use super::{Sembuf, SEMVMX};
 use crate::perm::{self, Granted};
-use crate::{directory, Ctx};
+use crate::Ctx;
 use core::ptr::NonNull;
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Kind, Sem, HEAD_DYING, MAX_ENTRIES};
@@ -38,11 +38,11 @@ impl Shortcut {
     pub fn to(c: &Ctx, id: i32) -> Option<(Shortcut, Granted)> {
         let Set { entry, cells, nsems, .. } = Set::find(c, id).ok()?;
         let mode = entry.head.mode.load(Relaxed);
-        let granted = perm::stays_granted(c, &entry.head, mode, perm::WRITE)?;
+        let cuid = entry.head.cuid.load(Relaxed);
+        let granted = perm::stays_granted(c, cuid, mode, perm::WRITE)?;
         let first = c.pool.mem().bytes(cells, u64::from(nsems) * size_of::<Pair>() as u64)?; // unpaid
         let first = NonNull::new(first.cast())?;
         let rest = u64::from(mode) << 32 | my_pid(c);
-        let cuid = entry.head.cuid.load(Relaxed);
         Some((Shortcut { entry, first, cells, rest, nsems: nsems.into(), cuid }, granted))
     }
 
@@ -72,60 +72,54 @@ impl Shortcut {
         }
     }
 
+    /// The semaphore of that number, if the entry says of all of them what it said.
+    #[inline(always)]
+    fn cell(&self, num: u16) -> Option<&Pair> {
+        let num = u64::from(num);
+        if num >= self.nsems
+            || self.entry.nsems.load(Relaxed) != self.nsems
+            || self.entry.cells.load(Relaxed) != self.cells
+        {
+            return None;
+        }
+        // SAFETY: one of those that were found to lie in the pool.
+        Some(unsafe { &*self.first.as_ptr().add(num as usize) })
+    }
+
+    /// Does the id still name the set, and does the head say what it said? Asked after the value was read, see
+    /// [`super::fast::try_fast`].
+    #[inline(always)]
+    fn is_same(&self, id: i32) -> bool {
+        let head = &self.entry.head;
+        head.id.load(Acquire) == id as u32
+            && head.mode.load(Relaxed) == (self.rest >> 32) as u32
+            && head.cuid.load(Relaxed) == self.cuid
+            && head.flags.load(Relaxed) & HEAD_DYING == 0
+    }
+
     /// One P or V, if nothing stands in its way and `id` still names the set. `None` says nothing. The time
     /// has to be recorded yet.
     #[inline(always)]
     pub fn op(&self, id: i32, sop: Sembuf) -> Option<Performed> {
         // Step by step, each with few values to keep: so no register has to be saved.
-        let (entry, num) = (self.entry, u64::from(sop.num));
-        if num >= self.nsems
-            || entry.nsems.load(Relaxed) != self.nsems
-            || entry.cells.load(Relaxed) != self.cells
-        {
-            return None;
-        }
-        // SAFETY: one of those that were found to lie in the pool.
-        let cell = unsafe { &*self.first.as_ptr().add(num as usize) };
+        let cell = self.cell(sop.num)?;
         let (lo, hi) = cell.load();
-        // The head is looked at after the value was read, see `super::fast::try_fast`.
-        let head = &entry.head;
-        if hi != 0
-            || lo & SLOW != 0
-            || head.id.load(Acquire) != id as u32
-            || head.mode.load(Relaxed) != (self.rest >> 32) as u32
-            || head.cuid.load(Relaxed) != self.cuid
-            || head.flags.load(Relaxed) & HEAD_DYING != 0
-        {
+        if hi != 0 || lo & SLOW != 0 || !self.is_same(id) {
             return None;
         }
         let new = value(lo) + i32::from(sop.op);
         // SEMVMX is all ones: a negative number is above it, too.
         (new as u32 <= SEMVMX as u32 && cell.cas_low(lo, with_value(lo, new, self.rest)))
-            .then_some(Performed(entry))
+            .then_some(Performed(self.entry))
     }
-}
 
-impl Shortcut {
     /// One P or V with `SEM_UNDO`, likewise, if the adjustment finds its place beside the semaphore.
     #[inline]
     pub fn op_undone(&self, c: &Ctx, id: i32, sop: Sembuf) -> Option<Performed> {
-        let (entry, num) = (self.entry, u64::from(sop.num));
-        if num >= self.nsems
-            || entry.nsems.load(Relaxed) != self.nsems
-            || entry.cells.load(Relaxed) != self.cells
-        {
-            return None;
-        }
-        // SAFETY: one of those that were found to lie in the pool.
-        let cell = unsafe { &*self.first.as_ptr().add(num as usize) };
+        let entry = self.entry;
+        let cell = self.cell(sop.num)?;
         let (lo, hi) = cell.load();
-        let head = &entry.head;
-        // As in `op`.
-        if lo & SLOW != 0
-            || head.mode.load(Relaxed) != (self.rest >> 32) as u32
-            || head.cuid.load(Relaxed) != self.cuid
-            || directory::other_than(head, id) != 0
-        {
+        if lo & SLOW != 0 || !self.is_same(id) {
             return None;
         }
         // The process may have turned to another pool since the shortcut was read: the slot is one of `c`'s.
