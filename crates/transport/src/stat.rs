@@ -11,6 +11,8 @@ use crate::text::Text;
 pub struct Stat {
     /// The letter of its state.
     pub state: u8,
+    /// Its parent's pid.
+    pub parent: u32,
     /// How many threads it has, those included that have ended and are not put away.
     pub threads: usize,
     /// When it started, in clock ticks since boot.
@@ -43,7 +45,8 @@ pub(crate) fn parse(stat: &[u8]) -> Option<Stat> {
         let field = core::str::from_utf8(fields.nth(skipped)?).ok()?;
         field.parse().ok()
     };
-    Some(Stat { state, threads: number(20 - 4)? as usize, start: number(22 - 21)? })
+    let parent = number(0)?.try_into().ok()?;
+    Some(Stat { state, parent, threads: number(20 - 5)? as usize, start: number(22 - 21)? })
 }
 
 #[cfg(test)]
@@ -53,8 +56,8 @@ mod tests {
     #[test]
     fn starts_are_parsed_whatever_the_name() {
         let line = b"7 (a) b) (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2 3";
-        let (state, threads, start) = (b'S', 1, 98765);
-        let stat = Stat { state, threads, start };
+        let (state, parent, threads, start) = (b'S', 1, 1, 98765);
+        let stat = Stat { state, parent, threads, start };
         assert_eq!(parse(line), Some(stat));
         assert_eq!(parse(b"7 (x"), None);
         assert_eq!(parse(b"7 (x) S 1"), None);

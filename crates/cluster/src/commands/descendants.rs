@@ -6,6 +6,7 @@ use rustix::process::{getpid, set_child_subreaper};
 use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
+use vshmem_transport::stat;
 
 /// How long to go on killing, if what is killed starts others.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -41,11 +42,6 @@ fn children() -> Vec<i32> {
     let ours = std::process::id();
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| parent(*pid) == Some(ours)).collect()
-}
-
-fn parent(pid: i32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain anything.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+    let is_ours = |pid: &i32| stat::of(Some(pid.unsigned_abs())).is_some_and(|stat| stat.parent == ours);
+    pids.filter(is_ours).collect()
 }
