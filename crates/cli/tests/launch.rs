@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
-use vshmem_cluster::{error, launch, Host, Identity, Job, Launch, LaunchOptions, Location, Reached, Result};
+use vshmem_cluster::{error, launch, Host, Identity, Job, Launch, Location, Reached, Result};
 
 const VSHMEM: &str = env!("CARGO_BIN_EXE_vshmem");
 
@@ -46,7 +46,7 @@ impl Scratch {
 /// program for vshmem.
 fn launch_with(program: &Path, command: &[&str]) -> Result<u8> {
     let words = |shell: &Path| command.iter().map(OsString::from).chain([shell.into()]).collect();
-    let admit = |_: &str, words: &[OsString]| match words {
+    let admit = |words: &[OsString]| match words {
         [first, ..] if first == "sh" => Ok(words.to_vec()),
         _ => Err(error!("only sh may be run")),
     };
@@ -55,7 +55,7 @@ fn launch_with(program: &Path, command: &[&str]) -> Result<u8> {
         command: &words,
         admit: &admit,
         program: Path::new("/no/such"),
-        options: LaunchOptions::default(),
+        stdin: false,
     })
 }
 
@@ -162,9 +162,9 @@ fn a_host_that_can_not_be_reached_is_named() {
     let why = launch(&Launch {
         hosts: vec![nowhere],
         command: &|_| vec![],
-        admit: &|_, _| Err(error!("no")),
+        admit: &|_| Err(error!("no")),
         program: Path::new("/no/such"),
-        options: LaunchOptions::default(),
+        stdin: false,
     });
     let why = why.expect_err("it is not there").to_string();
     assert!(why.contains("nowhere") && why.contains("no such container"), "{why}");

@@ -39,6 +39,7 @@ mod modules;
 pub mod participants;
 pub mod pools;
 pub mod processes;
+mod random;
 pub mod rates;
 mod remote_shell;
 pub mod sample;
@@ -50,7 +51,7 @@ mod wire;
 
 pub use boot::driver::Choice as DriverChoice;
 pub use commands::job::Job;
-pub use commands::launch::{launch, Host, Launch, LaunchOptions};
+pub use commands::launch::{launch, Host, Launch};
 pub use commands::local::{main as commands_main, serve_stdio as serve_commands, NAME as COMMANDS};
 pub use commands::location::{Location, Reached};
 pub use commands::run::{run, Options as RunOptions};

@@ -12,7 +12,7 @@ use plan::Plan;
 use std::ffi::OsString;
 use std::path::Path;
 use verify::Watch;
-use vshmem_cluster::{launch, Host, Launch, LaunchOptions, Result};
+use vshmem_cluster::{launch, Host, Launch, Result};
 
 /// Runs a job. The exit code is the launcher's.
 pub fn mpirun(mpirun: Mpirun) -> Result<u8> {
@@ -44,8 +44,8 @@ fn run(plan: &Plan) -> Result<u8> {
     let hosts = plan.hosts.iter().map(|host| Host { name: host.name.clone(), job: plan.job(host) });
     let command = |rsh: &Path| plan.mpi.command(&plan.line, rsh);
     let mpi = plan.mpi.clone();
-    let admit = move |_: &str, words: &[OsString]| mpi.admit(words);
+    let admit = move |words: &[OsString]| mpi.admit(words);
     let program = std::env::current_exe().unwrap_or("vshmem".into());
-    let options = LaunchOptions { prefix: false, stdin: true };
-    launch(&Launch { hosts: hosts.collect(), command: &command, admit: &admit, program: &program, options })
+    let hosts = hosts.collect();
+    launch(&Launch { hosts, command: &command, admit: &admit, program: &program, stdin: true })
 }

@@ -4,6 +4,7 @@ use super::complaint;
 use super::hang_up::HangUpNotice;
 use crate::error::{error, Error, Explain, Result};
 use crate::interrupt;
+use crate::random;
 use crate::state::directories::channel_socket;
 use crate::state::lock::lock_file;
 use crate::state::record::{Machine, Record};
@@ -125,7 +126,7 @@ impl Channel {
 
     /// Begins a session; `None` if the agent does not answer (yet).
     pub fn greet(mut stream: UnixStream, timeout: Duration) -> Result<Option<Channel>> {
-        let nonce = nonce()?;
+        let nonce = random::bytes()?;
         let deadline = Instant::now() + timeout;
         let write = stream
             .set_write_timeout(Some(timeout))
@@ -177,7 +178,7 @@ impl Channel {
 
     /// Makes sure that the machine is told when this end is closed.
     fn notify_hang_up(&mut self) -> Result<()> {
-        let last = greeting(&HELLO, &nonce()?);
+        let last = greeting(&HELLO, &random::bytes()?);
         let lock = self.lock.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         let said = HangUpNotice::on(self.stream.as_raw_fd(), lock, last);
         self.hang_up =
@@ -327,14 +328,6 @@ fn connect_to(path: &Path) -> Result<Option<UnixStream>> {
             Err(error!("could not open {}: {e}", path.display()))
         }
     }
-}
-
-fn nonce() -> Result<Nonce> {
-    let mut nonce = [0; 16];
-    File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut nonce))
-        .explain(|| "reading /dev/urandom".into())?;
-    Ok(nonce)
 }
 
 #[cfg(test)]

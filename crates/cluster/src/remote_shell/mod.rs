@@ -18,10 +18,11 @@ mod shell;
 pub use relay::relay;
 pub use shell::call;
 
+use crate::error::Result;
+use crate::random;
 use rustix::fs::{memfd_create, MemfdFlags};
 use rustix::io::Errno;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
 
 /// The variable by which the script tells a shell of the relay: its socket's name and its token.
@@ -29,11 +30,9 @@ pub const VARIABLE: &str = "VSHMEM_RELAY";
 /// Exit code of a remote shell that failed itself, as ssh's.
 pub const FAILURE: u8 = 255;
 
-/// A random name of 128 bits.
-fn random_name() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+/// A name that nobody guesses.
+fn random_name() -> Result<String> {
+    Ok(random::bytes()?.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// A file without a name that can be executed.

@@ -31,8 +31,8 @@ const BACKLOG: i32 = 1024;
 pub fn relay() -> Result<u8> {
     descriptors::raise();
     let signals = Signals::watch(&TERMINATION).explain(|| "could not watch for signals".into())?;
-    let token = random_name().explain(|| "could not read /dev/urandom".into())?;
-    let name = format!("vshmem-relay-{}", random_name().explain(|| "could not read /dev/urandom".into())?);
+    let token = random_name()?;
+    let name = format!("vshmem-relay-{}", random_name()?);
     let listener = listen_at(&name).explain(|| "could not make the relay's socket".into())?;
     let program = std::env::current_exe().explain(|| "could not find this program".into())?;
     let file = script(&program, &name, &token)?;

@@ -41,8 +41,8 @@ pub struct Host {
     pub job: Job,
 }
 
-/// Judges the words that a launcher wants to run in the host of this name.
-pub type Admit = dyn Fn(&str, &[OsString]) -> Result<Vec<OsString>>;
+/// Judges the words that a launcher wants to run in another host.
+pub type Admit = dyn Fn(&[OsString]) -> Result<Vec<OsString>>;
 
 /// An MPI job to be launched.
 pub struct Launch<'a> {
@@ -51,23 +51,12 @@ pub struct Launch<'a> {
     /// The words of the launcher, which is to use the program at this path as its remote shell. The path is
     /// one in the first host.
     pub command: &'a dyn Fn(&Path) -> Vec<OsString>,
-    /// Judges the words that the launcher wants to run in the host of this name: the words to run, or why
-    /// not. The words are those of a shell's command line, without the settings of `PATH` and
+    /// Judges the words that the launcher wants to run in another host: the words to run, or why not. The words are those of a shell's command line, without the settings of `PATH` and
     /// `LD_LIBRARY_PATH` that Open MPI puts first; `;`, `$` and the like are words, or parts of words, since
     /// no shell sees them.
     pub admit: &'a Admit,
     /// The path of `vshmem` in the first host, unless that is reached: then its location says that.
     pub program: &'a Path,
-    /// How.
-    pub options: LaunchOptions,
-}
-
-/// How to launch a job.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct LaunchOptions {
-    /// Each line that a command prints which the launcher has started by its remote shell begins with its
-    /// host's name. What the launcher prints stays as it is.
-    pub prefix: bool,
     /// The launcher gets standard input.
     pub stdin: bool,
 }
@@ -80,7 +69,7 @@ pub struct LaunchOptions {
 pub fn launch(launch: &Launch) -> Result<u8> {
     let first = launch.hosts.first().ok_or_else(|| Error::new("the job has no host"))?;
     let settings =
-        Settings { insist: true, stdin: launch.options.stdin, terminal: false, kill_timeout: KILL_TIMEOUT };
+        Settings { insist: true, stdin: launch.stdin, terminal: false, kill_timeout: KILL_TIMEOUT };
     let said = Said::default();
     let relay = relay_job(first, launch.program);
     let mut tasks = EventLoop::start(settings, || {
@@ -282,7 +271,7 @@ impl Launched<'_> {
         }
         let mut job = self.launch.hosts[0].job.clone();
         job.request.argv = (self.launch.command)(shell);
-        job.request.stdin = self.launch.options.stdin;
+        job.request.stdin = self.launch.stdin;
         job.request.ends_with_session = true;
         match self.tasks.group.add(&job, Output::new(None)) {
             Ok(task) => {
@@ -301,11 +290,10 @@ impl Launched<'_> {
         let host = host.ok_or_else(|| Error::new("the job has no such host"))?;
         let words = words::split(command).ok_or_else(|| Error::new("a quote does not end"))?;
         let mut job = host.job.clone();
-        job.request.argv = (self.launch.admit)(&host.name, &words)?;
+        job.request.argv = (self.launch.admit)(&words)?;
         job.request.stdin = false;
         job.request.ends_with_session = true;
-        let output = Output::new(self.launch.options.prefix.then_some(&host.name));
-        let task = self.tasks.group.add(&job, output)?;
+        let task = self.tasks.group.add(&job, Output::new(None))?;
         self.requests.started(id, task);
         Ok(())
     }
