@@ -55,7 +55,7 @@ pub struct Row {
 /// MiB of a symmetric heap for each of so many ranks in a pool of this size: their segments take at most half
 /// of it. `None`: the usual size has room, or no useful one has.
 pub fn symmetric_heap(pool_size: u64, ranks: u32) -> Option<u64> {
-    // A segment takes a power of two; this much is added to a heap.
+    // A heap's segment is a power of two here, of which this much is not the program's.
     const USUAL: u64 = 512;
     const ADDED: u64 = 4;
     let share = (pool_size >> 20) / 2 / u64::from(ranks.max(1));

@@ -139,7 +139,7 @@ pub const TABLE: &[Row] = &[
     Row {
         name: "SMA_SYMMETRIC_SIZE",
         value: |it| it.heap.map(|size| format!("{size}M")),
-        reason: "all symmetric heaps must have room in the pool, in which a segment takes a power of two",
+        reason: "all symmetric heaps must have room in the pool, of which they take half at most",
         harm: harmless,
     },
     Row {
