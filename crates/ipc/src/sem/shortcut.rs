@@ -86,8 +86,8 @@ impl Shortcut {
         Some(unsafe { &*self.first.as_ptr().add(num as usize) })
     }
 
-    /// Does the id still name the set, and does the head say what it said? Asked after the value was read, see
-    /// [`super::fast::try_fast`].
+    /// Does the id still name the set, and does the head say what it said? Asked after the value was read,
+    /// see [`super::fast::try_fast`].
     #[inline(always)]
     fn is_same(&self, id: i32) -> bool {
         let head = &self.entry.head;
