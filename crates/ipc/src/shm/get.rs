@@ -38,18 +38,16 @@ fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, size: u64, flg: i32) -> 
     let pages = heap.blocks_for(len).ok_or(Errno::ENOMEM)?;
     let mut txn = guard.txn();
     let range = dir::allocate(c, heap, &mut txn, pages)?;
-    let is_lazy = flg & SHM_NORESERVE != 0 && range.soil.is_empty() && is_ours_alone(c);
-    if is_lazy || len <= SMALL {
-        if !is_lazy {
-            prepare(c, range)?;
-        }
+    let is_lazy = flg & SHM_NORESERVE != 0 && is_ours_alone(c);
+    if len <= SMALL || is_lazy && range.soil.is_empty() {
+        prepare(c, range, is_lazy)?;
         return publish(c, txn, range, key, size, flg);
     }
     // Preparing takes long: the pages are pending, the lock is free meanwhile.
     let pending = pending::add(c, &mut txn, range)?;
     txn.commit()?;
     drop(guard);
-    let prepared = prepare(c, range);
+    let prepared = prepare(c, range, is_lazy);
     let guard = pending::lock(c, signals, pending)?;
     let result = prepared.and_then(|()| {
         if let Some(id) = existing(c, key, size, flg)? {
@@ -101,15 +99,20 @@ fn check_new(c: &Ctx, size: u64, flg: i32) -> Result<u64, Errno> {
     Ok(len)
 }
 
-/// Backs pages with memory and makes them read as zeros.
-fn prepare(c: &Ctx, range: Range) -> Result<(), Errno> {
+/// Makes pages read as zeros, and sees to it that they have memory, or can have it when they are touched;
+/// for lazy segments, which were not promised any, only the former.
+fn prepare(c: &Ctx, range: Range, is_lazy: bool) -> Result<(), Errno> {
     let (at, len) = bytes_of(c, range.first, range.count);
     let (soil, soiled) = bytes_of(c, range.soil.from, range.soil.count());
-    let backed = if len <= RESERVED_UP_TO || !is_ours_alone(c) {
-        c.reserve(at, len)
-    } else {
+    let is_touched_later = is_ours_alone(c) && (is_lazy || len > RESERVED_UP_TO);
+    // Between the first and the last page that were used there may be any number that never had memory. What
+    // is emptied needs none, and what is zeroed needs it for all of them.
+    let soiled = if is_touched_later && soiled > SMALL && c.release(soil, soiled) { 0 } else { soiled };
+    let backed = if is_touched_later {
         // What may not read as zeros is written to here, which must not fail.
-        back_large(c, at, len) && (soiled == 0 || c.reserve(soil, soiled))
+        (is_lazy || back_large(c, at, len)) && (soiled == 0 || c.reserve(soil, soiled))
+    } else {
+        c.reserve(at, len)
     };
     if !backed || (soiled > 0 && !c.pool.mem().zero(soil, soiled)) {
         return Err(Errno::ENOMEM);

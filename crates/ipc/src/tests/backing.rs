@@ -114,6 +114,40 @@ fn segments_that_a_machine_can_touch_have_all_their_memory() {
     }
 }
 
+/// Two small segments that were used leave few pages with memory, far from each other, in what becomes one
+/// range.
+#[test]
+fn large_segments_get_no_memory_for_what_lies_between_used_pages() {
+    const PAGES: u64 = 2534;
+    for flags in [0, shm::SHM_NORESERVE] {
+        let world = World::new(32 << 20);
+        let process = world.process();
+        let c = &process.ctx();
+        let get = |pages: u64| shm::get(c, IPC_PRIVATE, (pages * PAGE) as usize, 0o600 | flags).unwrap();
+        let row = [17, PAGES - 34, 17, 17].map(get);
+        for gap in [row[0], row[2]] {
+            shm::remove(c, gap).unwrap();
+        }
+        let small = [16, 16].map(get);
+        let used = small.map(|id| shm::look(c, id, 0).unwrap());
+        for extent in &used {
+            world.pool().mem().word_anywhere(extent.offset).unwrap().store(7, SeqCst);
+        }
+        for id in small.into_iter().chain([row[1]]) {
+            shm::remove(c, id).unwrap();
+        }
+        assert!(used[0].offset.abs_diff(used[1].offset) > 2400 * PAGE);
+        let large = shm::look(c, get(PAGES), 0).unwrap();
+        let lies_there = |used: &shm::Extent| (large.offset..large.offset + large.len).contains(&used.offset);
+        assert!(used.iter().all(lies_there));
+        let memory = world.memory_of(large.offset, large.len);
+        assert!(memory <= 64, "flags {flags:o}: {memory} pages");
+        for extent in used {
+            assert_eq!(world.pool().mem().word_anywhere(extent.offset).unwrap().load(SeqCst), 0);
+        }
+    }
+}
+
 /// No memory is needed to give back what was taken.
 #[test]
 fn removing_needs_no_memory() {
