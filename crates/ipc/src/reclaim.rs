@@ -4,13 +4,12 @@
 //!
 //! The pages stay in the heap all the time, and are emptied under the pool's lock, a little at a time: so
 //! nobody can be taking them, a request never fails because they are away, and a death at any moment leaves
-//! pages that may not read as zeros, as they were. A piece counts as empty when it reads as zeros from the
-//! first such page to the last one, whatever was emptied before.
+//! pages that may not read as zeros, as they were.
 
 use crate::{directory as dir, Ctx, Errno};
 use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::heap::Range;
-use vshmem_pool::lock::SignalsBlocked;
+use vshmem_pool::lock::{Guard, SignalsBlocked};
 
 /// Less than 128 KiB in a row stays as it is: that is what is kept for the next small segment.
 const LEAST: u32 = 32;
@@ -20,32 +19,59 @@ const LEAST: u32 = 32;
 pub enum Step {
     /// There is nothing to give back.
     Nothing,
-    /// So many bytes that were not empty were emptied, at the most; there may be more.
+    /// So many bytes that were not empty were emptied, at the most; there may be more, if only further on.
     Emptied(u64),
     /// The memory can't be given back.
     Impossible,
 }
 
-/// How far the piece is that is being emptied, between two steps. Only a hint: pages that were given memory
-/// but never written read as zeros, so their memory is found nowhere but by emptying the whole piece.
+/// Where the next step looks for pages. Only pages that were given memory but never written can't be told
+/// from others that read as zeros, so all are gone through; what becomes free meanwhile may have to wait for
+/// the next round.
 #[derive(Debug, Default)]
-pub struct Cursor {
-    piece: Option<Range>,
-    done: u64,
+pub struct Cursor(u32);
+
+/// What comes next: a free piece, from where on pages are to be emptied there, and up to where.
+struct Part {
+    piece: Range,
+    from: u32,
+    to: u32,
 }
 
-impl Cursor {
-    /// How much of this piece is done.
-    fn of(&mut self, piece: Range) -> &mut u64 {
-        if self.piece != Some(piece) {
-            (self.piece, self.done) = (Some(piece), 0);
-        }
-        &mut self.done
+impl Part {
+    /// Offset and length.
+    fn bytes(&self, c: &Ctx) -> (u64, u64) {
+        let heap = &c.pool.geometry().pages;
+        (heap.offset(self.from), u64::from(self.to - self.from) * heap.block())
     }
 }
 
-/// Empties `most` bytes of one free piece, at the most. `data` tells where in a range (offset, length) the
-/// first memory is that may not be empty; `None`: it reads as zeros. It must take
+/// The next part of pieces with `least` pages in a row, which has not many more than `most` bytes. `None`: it
+/// is further on, or there is none, and the cursor back at the beginning.
+fn next(c: &Ctx, least: u32, most: u64, cursor: &mut Cursor) -> Option<Part> {
+    let heap = &c.pool.geometry().pages;
+    let Some(piece) = heap.soiled(c.pool, least, &mut cursor.0, |units| c.pay(units).is_some()) else {
+        cursor.0 = if cursor.0 < heap.count { cursor.0 } else { 0 };
+        return None;
+    };
+    let most = u32::try_from(most / heap.block()).unwrap_or(u32::MAX).max(1);
+    // What is left is found again.
+    let is_rest = piece.soil.count() < most.saturating_add(least);
+    let to = if is_rest { piece.soil.to } else { piece.soil.from + most };
+    Some(Part { piece, from: piece.soil.from, to })
+}
+
+/// Says that a part reads as zeros now.
+fn set_clean(c: &Ctx, guard: &Guard, part: &Part) -> Result<(), Errno> {
+    let mut txn = guard.txn();
+    c.pool.geometry().pages.set_clean(&mut txn, part.piece, part.to)?;
+    let kept = &c.pool.root().kept;
+    txn.put(kept, kept.load(Relaxed).saturating_sub((part.to - part.from).into()))?;
+    Ok(txn.commit()?)
+}
+
+/// Empties about `most` bytes of one free piece, at the most, or only looks for one. `data` tells where in a
+/// range (offset, length) the first memory is that may not be empty; `None`: it reads as zeros. It must take
 /// [`vshmem_pool::Kernel::release`] into account.
 pub fn step(
     c: &Ctx,
@@ -55,29 +81,14 @@ pub fn step(
 ) -> Result<Step, Errno> {
     let signals = SignalsBlocked::new(c.kernel);
     let guard = dir::lock(c, &signals)?;
-    let heap = &c.pool.geometry().pages;
-    let Some(range) = heap.soiled(c.pool, LEAST) else {
-        return Ok(Step::Nothing);
+    let Some(part) = next(c, LEAST, most, cursor) else {
+        return Ok(if cursor.0 == 0 { Step::Nothing } else { Step::Emptied(0) });
     };
-    let (at, len) = (heap.offset(range.soil.from), u64::from(range.soil.count()) * heap.block());
-    let done = cursor.of(range);
-    let (from, window) = (at + *done, most.min(len - *done));
-    let emptied = data(from, window).map_or(0, |_| window);
-    if !c.release(from, window) || data(from, window).is_some() {
+    let (at, len) = part.bytes(c);
+    let emptied = data(at, len).map_or(0, |_| len);
+    if !c.release(at, len) || data(at, len).is_some() {
         return Ok(Step::Impossible);
     }
-    *done += window;
-    if *done < len {
-        return Ok(Step::Emptied(emptied));
-    }
-    // Somebody may have had it since the first step, and written to it.
-    *done = 0;
-    if data(at, len).is_none() {
-        let mut txn = guard.txn();
-        heap.set_clean(&mut txn, range)?;
-        let kept = &c.pool.root().kept;
-        txn.put(kept, kept.load(Relaxed).saturating_sub(range.soil.count().into()))?;
-        txn.commit()?;
-    }
+    set_clean(c, &guard, &part)?;
     Ok(Step::Emptied(emptied))
 }

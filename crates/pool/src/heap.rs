@@ -45,6 +45,8 @@ mod words;
 
 pub use crate::pool::Heap;
 pub use range::{Range, Soil};
+#[cfg(test)]
+pub(crate) use tidy::LOOKED_AT;
 
 /// Ranges of up to so many pages are taken from the end of a piece: 64 KiB.
 const SHORT: u32 = 16;
@@ -74,6 +76,12 @@ impl Heap {
         let len = (self.count as u64 * 8).div_ceil(CHUNKS as u64);
         let chunk = len.next_multiple_of(PAGE);
         ((block as u64 * 8 / chunk) as usize, chunk)
+    }
+
+    /// The first block whose word is in the next chunk.
+    fn chunk_end(&self, block: u32) -> u32 {
+        let (chunk, bytes) = self.chunk_of(block);
+        ((chunk as u64 + 1) * (bytes / 8)).min(self.count.into()) as u32
     }
 
     fn backed<'p>(&self, pool: &'p Pool, chunk: usize) -> (Option<&'p AtomicU64>, u64) {

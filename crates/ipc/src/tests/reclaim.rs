@@ -5,6 +5,7 @@ use super::death::at_every_call;
 use crate::reclaim::{step, Cursor, Step};
 use crate::testing::World;
 use crate::{shm, Ctx, Errno, IPC_PRIVATE};
+use std::vec::Vec;
 use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::lock::{SignalsBlocked, PATIENCE};
 use vshmem_pool::Pool;
@@ -140,6 +141,25 @@ fn memory_that_stays_is_not_said_to_be_empty() {
     p.move_into_machine();
     assert_eq!(one_step(&p.ctx(), &mut Cursor::default()), Ok(Step::Impossible));
     next_is_empty(&w, SIZE);
+}
+
+/// Pieces that are as long, and read as zeros, hide no other.
+#[test]
+fn whatever_stands_before_it_is_found() {
+    const SIZE: usize = 33 * 4096;
+    let w = World::new(112 << 20);
+    let (host, machine) = (w.process(), w.process());
+    machine.move_into_machine();
+    let ids: Vec<i32> = (0..522).map(|_| shm::get(&host.ctx(), IPC_PRIVATE, SIZE, 0o600).unwrap()).collect();
+    let extent = shm::look(&host.ctx(), ids[2], 0).unwrap();
+    w.pool().mem().word_anywhere(extent.offset).unwrap().store(7, Relaxed);
+    for (at, id) in ids.into_iter().enumerate().step_by(2) {
+        let p = if at == 2 { &machine } else { &host };
+        shm::remove(&p.ctx(), id).unwrap();
+    }
+    assert_eq!(give_all_back(&host.ctx()), SIZE as u64);
+    assert_eq!(w.memory_of(extent.offset, extent.len), 0);
+    assert_eq!((data(w.pool(), extent.offset, extent.len), give_all_back(&host.ctx())), (None, 0));
 }
 
 #[test]

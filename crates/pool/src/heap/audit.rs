@@ -97,9 +97,7 @@ impl<'a> Audit<'a> {
     fn said_free(&self) -> u64 {
         let (mut free, mut block) = (0, 0);
         while block < self.heap.count {
-            let (chunk, bytes) = self.heap.chunk_of(block);
-            let next = (chunk as u64 + 1) * (bytes / 8);
-            let end = next.min(self.heap.count.into()) as u32;
+            let end = self.heap.chunk_end(block);
             if self.heap.is_backed(self.pool, block) {
                 let says = |b: &u32| self.word_at(self.heap.word_offset(*b)) & FIRST != 0;
                 free += (block..end).filter(says).count() as u64;

@@ -4,10 +4,11 @@ use super::Memory;
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::budget::Budget;
 use crate::heap::audit::Audit;
-use crate::heap::{Heap, Range};
+use crate::heap::{Heap, Range, LOOKED_AT};
 use crate::layout::{POOL_LOG, POOL_LOG_ENTRIES};
 use crate::log::{Log, Txn};
 use crate::{Params, Pool, MIN_POOL};
+use core::cell::Cell;
 use proptest::prelude::*;
 use std::boxed::Box;
 use std::vec::Vec;
@@ -51,6 +52,10 @@ fn free(pool: &Pool, heap: &Heap, range: Range) {
     let mut change = txn(pool);
     heap.free(&mut change, range).unwrap();
     commit(change);
+}
+
+fn soiled(pool: &Pool, heap: &Heap, least: u32, from: &mut u32) -> Option<Range> {
+    heap.soiled(pool, least, from, |_| true)
 }
 
 /// The same range, all of which may not read as zeros, or nothing.
@@ -116,7 +121,7 @@ enum Step {
     Take(u32),
     Give { which: usize, soiled: bool },
     Empty { all: bool },
-    Clean { least: u32 },
+    Clean { least: u32, most: u32 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -125,7 +130,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (40u32..200).prop_map(Step::Take),
         6 => (any::<usize>(), any::<bool>()).prop_map(|(which, soiled)| Step::Give { which, soiled }),
         1 => any::<bool>().prop_map(|all| Step::Empty { all }),
-        2 => (1u32..9).prop_map(|least| Step::Clean { least }),
+        2 => (1u32..9, 1u32..40).prop_map(|(least, most)| Step::Clean { least, most }),
     ]
 }
 
@@ -167,15 +172,16 @@ fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
                 heap.empty_all(pool, || txn(pool), || true, release);
                 assert!(!all || model.nothing_soiled(), "it is not emptied");
             }
-            Step::Clean { least } => {
-                let Some(range) = heap.soiled(pool, least) else {
+            Step::Clean { least, most } => {
+                let Some(range) = soiled(pool, heap, least, &mut 0) else {
                     assert!(least > 1 || model.nothing_soiled(), "it is not found");
                     continue;
                 };
                 assert!(range.soil.count() >= least);
-                model.clean(range.soil.from, range.soil.to);
+                let upto = range.soil.to.min(range.soil.from + most);
+                model.clean(range.soil.from, upto);
                 let mut change = txn(pool);
-                heap.set_clean(&mut change, range).unwrap();
+                heap.set_clean(&mut change, range, upto).unwrap();
                 commit(change);
             }
         }
@@ -186,7 +192,11 @@ fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
         free(pool, heap, used(range, true));
     }
     is_sound(pool, heap);
-    heap.empty_all(pool, || txn(pool), || true, |_, _| true);
+    if let Some(all) = soiled(pool, heap, 1, &mut 0) {
+        let mut change = txn(pool);
+        heap.set_clean(&mut change, all, all.soil.to).unwrap();
+        commit(change);
+    }
     // One piece as at the beginning, which reads as zeros.
     assert_eq!(allocate(pool, heap, heap.count), Some(Range::new(0, heap.count, false)));
 }
@@ -247,26 +257,60 @@ fn what_is_not_free_is_not_cleaned() {
     Pool::format(memory.mem(), &Params::default()).unwrap();
     let pool = Pool::open(memory.mem()).unwrap();
     let heap = pool.geometry().pages;
-    assert_eq!(heap.soiled(&pool, 1), None);
+    assert_eq!(soiled(&pool, &heap, 1, &mut 0), None);
     let taken = allocate(&pool, &heap, 8).unwrap();
     free(&pool, &heap, used(taken, true));
-    let found = heap.soiled(&pool, 8).unwrap();
+    let found = soiled(&pool, &heap, 8, &mut 0).unwrap();
     assert_eq!((found.soil.from, found.soil.count()), (taken.first, 8));
-    assert_eq!(heap.soiled(&pool, 9), None);
+    assert_eq!(soiled(&pool, &heap, 9, &mut 0), None);
     // Somebody has taken it since it was found.
     let again = allocate(&pool, &heap, 8).unwrap();
     assert_eq!(again.soil, found.soil);
-    assert!(heap.set_clean(&mut txn(&pool), found).is_err());
+    assert!(heap.set_clean(&mut txn(&pool), found, found.soil.to).is_err());
     free(&pool, &heap, again);
     // What it says of itself is not believed.
-    let found = heap.soiled(&pool, 8).unwrap();
+    let found = soiled(&pool, &heap, 8, &mut 0).unwrap();
     let longer = Range { count: found.count + 1, ..found };
-    assert!(heap.set_clean(&mut txn(&pool), longer).is_err());
+    assert!(heap.set_clean(&mut txn(&pool), longer, found.soil.to).is_err());
     let mut change = txn(&pool);
-    heap.set_clean(&mut change, found).unwrap();
+    heap.set_clean(&mut change, found, found.soil.to).unwrap();
     change.commit().unwrap();
-    assert_eq!(heap.soiled(&pool, 1), None);
+    assert_eq!(soiled(&pool, &heap, 1, &mut 0), None);
     assert_eq!(allocate(&pool, &heap, 8).map(|r| r.soil.is_empty()), Some(true));
+}
+
+/// A search looks at a part of the heap, and the next one goes on there.
+#[test]
+fn what_may_not_read_as_zeros_is_found_in_parts() {
+    let memory = Memory::new(512 << 20);
+    Pool::format(memory.mem(), &Params::default()).unwrap();
+    let pool = Pool::open(memory.mem()).unwrap();
+    let heap = pool.geometry().pages;
+    let taken: Vec<Range> = core::iter::from_fn(|| allocate(&pool, &heap, 17)).collect();
+    let last = taken.iter().rposition(|range| range.first > 3 * LOOKED_AT).unwrap() & !1;
+    for (at, range) in taken.iter().enumerate().step_by(2) {
+        free(&pool, &heap, used(*range, at == last));
+    }
+    let (mut from, mut parts) = (0, 0);
+    let found = loop {
+        let paid = Cell::new(0);
+        let found = heap.soiled(&pool, 1, &mut from, |units| {
+            paid.set(paid.get() + units);
+            true
+        });
+        assert!(paid.get() <= u64::from(LOOKED_AT) && from < heap.count, "{from}: {}", paid.get());
+        parts += 1;
+        if let Some(found) = found {
+            break found;
+        }
+    };
+    assert!(parts > 2 && found.first == taken[last].first, "{parts}");
+    // Without means nothing is found.
+    assert_eq!(heap.soiled(&pool, 1, &mut from, |_| false), None);
+    from += found.count;
+    while from < heap.count {
+        assert_eq!(soiled(&pool, &heap, 1, &mut from), None);
+    }
 }
 
 /// What is used for the first time is not to be zeroed, as long as there is such.
