@@ -1,9 +1,10 @@
 //! Processes come and go, most of them without saying good-bye.
 
-use crate::{directory as dir, end_waits, msg, pid_word_in, sem, shm, Budget, Ctx, Kernel, Pool, ProcId};
+use crate::{
+    directory as dir, end_waits, msg, pid_word_in, reclaim, sem, shm, Budget, Ctx, Kernel, Pool, ProcId,
+};
 use core::time::Duration;
 use vshmem_pool::atomic::{AtomicU32, Ordering::Relaxed};
-use vshmem_pool::budget::LOOK;
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::SignalsBlocked;
 
@@ -69,18 +70,7 @@ fn reap_some(c: &Ctx, from: u32) {
 /// again.
 pub fn free_up(c: &Ctx, signals: &SignalsBlocked) -> bool {
     let reaped = c.aside(|c| reap_all(c, signals) | msg::finish_removals(c, signals));
-    reaped | c.apart(|c| empty_free(c, signals))
-}
-
-/// Gives the memory of free pages back to the host, if that can be done. If it is too much for one call, the
-/// next one goes on.
-fn empty_free(c: &Ctx, signals: &SignalsBlocked) -> bool {
-    let Ok(guard) = dir::lock(c, signals) else {
-        return false;
-    };
-    c.pool.root().kept.store(0, Relaxed);
-    let pays = || c.pay(2 * LOOK).is_some();
-    c.pool.geometry().pages.empty_all(c.pool, || guard.txn(), pays, |at, len| c.release(at, len))
+    reaped | c.apart(|c| reclaim::empty_all(c, signals))
 }
 
 /// Cleans up after every dead process. Returns whether there was one.

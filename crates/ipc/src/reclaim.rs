@@ -4,7 +4,8 @@
 //!
 //! The pages stay in the heap all the time, and are emptied under the pool's lock, a little at a time: so
 //! nobody can be taking them, a request never fails because they are away, and a death at any moment leaves
-//! pages that may not read as zeros, as they were.
+//! pages that may not read as zeros, as they were. A call that finds no memory does the same with all of
+//! them.
 
 use crate::{directory as dir, Ctx, Errno};
 use vshmem_pool::atomic::Ordering::Relaxed;
@@ -91,4 +92,27 @@ pub fn step(
     }
     set_clean(c, &guard, &part)?;
     Ok(Step::Emptied(emptied))
+}
+
+/// Bytes that a call empties before it lets others have the lock: a fraction of a millisecond.
+const AT_ONCE: u64 = 2 << 20;
+
+/// Empties all free pages, if that can be done, for a call that found no memory. If it is too much for one
+/// call, the next one goes on. Returns whether something was emptied.
+pub(crate) fn empty_all(c: &Ctx, signals: &SignalsBlocked) -> bool {
+    let all = c.pool.geometry().pages.count;
+    // Others may use pages again as fast as they are emptied.
+    let (mut cursor, mut left) = (Cursor::default(), all);
+    while let (1.., Ok(guard)) = (left, dir::lock(c, signals)) {
+        if let Some(part) = next(c, 1, AT_ONCE, &mut cursor) {
+            let (at, len) = part.bytes(c);
+            if !c.release(at, len) || set_clean(c, &guard, &part).is_err() {
+                break;
+            }
+            left = left.saturating_sub(part.to - part.from);
+        } else if cursor.0 == 0 || c.budget.is_spent() {
+            break;
+        }
+    }
+    left < all
 }

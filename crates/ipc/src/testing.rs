@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use std::vec::Vec;
-use vshmem_pool::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::SeqCst};
+use vshmem_pool::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 use vshmem_pool::layout::PAGE;
 use vshmem_pool::{Budget, Mem, Params};
 
@@ -90,6 +90,8 @@ struct Inner {
     reservations: AtomicI64,
     /// Pages that were reserved.
     reserved: Mutex<BTreeSet<u64>>,
+    /// Most bytes that were released at once.
+    longest_release: AtomicU64,
     memory: Memory,
 }
 
@@ -127,6 +129,7 @@ impl World {
             speed: AtomicU32::new(1),
             reservations: AtomicI64::new(i64::MAX),
             reserved: Mutex::new(BTreeSet::new()),
+            longest_release: AtomicU64::new(0),
             memory,
         })))
     }
@@ -172,6 +175,11 @@ impl World {
         let reserved = self.0.reserved.lock().unwrap();
         let range = offset / PAGE..(offset + len).div_ceil(PAGE);
         reserved.range(range).count()
+    }
+
+    /// Most bytes that were released at once.
+    pub fn longest_release(&self) -> u64 {
+        self.0.longest_release.load(SeqCst)
     }
 
     /// Has nobody written beside the pool?
@@ -440,6 +448,7 @@ impl Kernel for Process {
         if self.in_machine.load(SeqCst) {
             return false;
         }
+        self.world.longest_release.fetch_max(len, SeqCst);
         let whole = offset.div_ceil(PAGE)..(offset + len) / PAGE;
         let mut reserved = self.world.reserved.lock().unwrap();
         reserved.retain(|page| !whole.contains(page));

@@ -4,7 +4,7 @@
 use super::death::at_every_call;
 use crate::reclaim::{step, Cursor, Step};
 use crate::testing::World;
-use crate::{shm, Ctx, Errno, IPC_PRIVATE};
+use crate::{liveness, shm, Ctx, Errno, IPC_PRIVATE};
 use std::vec::Vec;
 use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::lock::{SignalsBlocked, PATIENCE};
@@ -160,6 +160,18 @@ fn whatever_stands_before_it_is_found() {
     assert_eq!(give_all_back(&host.ctx()), SIZE as u64);
     assert_eq!(w.memory_of(extent.offset, extent.len), 0);
     assert_eq!((data(w.pool(), extent.offset, extent.len), give_all_back(&host.ctx())), (None, 0));
+}
+
+/// Those who need the lock don't wait for more than that.
+#[test]
+fn a_call_that_needs_memory_empties_a_little_at_a_time() {
+    let w = World::new(32 << 20);
+    let extent = fill_and_remove(&w, 9 << 20);
+    let p = w.process();
+    assert!(liveness::free_up(&p.ctx(), &SignalsBlocked::new(p.ctx().kernel)));
+    assert_eq!(data(w.pool(), extent.offset, extent.len), None);
+    assert_eq!(w.memory_of(extent.offset, extent.len), 0);
+    assert!(w.longest_release() <= 2 << 20, "{}", w.longest_release());
 }
 
 #[test]

@@ -9,7 +9,6 @@ use super::range::Range;
 use super::words::{Piece, FIRST};
 use crate::atomic::Ordering::Relaxed;
 use crate::budget::LOOK;
-use crate::layout::ORDERS;
 use crate::log::{Full, Txn};
 use crate::pool::Heap;
 use crate::pool::Pool;
@@ -74,42 +73,5 @@ impl Heap {
         let piece = Piece { soil: piece.soil.within(upto, piece.end()), ..piece };
         self.write_head(txn, &piece)?;
         self.write_lengths(txn, &piece)
-    }
-
-    /// Offers what may not read as zeros of all free pieces to `release` (offset, length), until it returns
-    /// false: it was emptied if it returns true. Needs the lock that `txn` makes transactions of. What was
-    /// done stays done when it fails, because its budget is spent. Each piece that is looked at is paid for
-    /// by `pays`, which returns false when nothing is left. Returns whether something was emptied.
-    pub fn empty_all<'a>(
-        &self,
-        pool: &'a Pool,
-        txn: impl Fn() -> Txn<'a>,
-        mut pays: impl FnMut() -> bool,
-        mut release: impl FnMut(u64, u64) -> bool,
-    ) -> bool {
-        let (mut any, mut goes_on) = (false, true);
-        for order in (0..ORDERS as u32).rev() {
-            self.walk(pool, order, self.count >> order, |met| {
-                goes_on = pays();
-                if !goes_on {
-                    return false;
-                }
-                let Some(piece) = met.piece.filter(|piece| !piece.soil.is_empty()) else {
-                    return met.piece.is_some();
-                };
-                let soil = piece.soil;
-                goes_on = release(self.offset(soil.from), u64::from(soil.count()) * self.block());
-                let mut change = txn();
-                goes_on = goes_on
-                    && self.set_clean(&mut change, piece.into(), piece.end()).is_ok()
-                    && change.commit().is_ok();
-                any |= goes_on;
-                goes_on
-            });
-            if !goes_on {
-                break;
-            }
-        }
-        any
     }
 }

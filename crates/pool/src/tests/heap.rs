@@ -120,7 +120,6 @@ impl Model {
 enum Step {
     Take(u32),
     Give { which: usize, soiled: bool },
-    Empty { all: bool },
     Clean { least: u32, most: u32 },
 }
 
@@ -129,7 +128,6 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (1u32..40).prop_map(Step::Take),
         1 => (40u32..200).prop_map(Step::Take),
         6 => (any::<usize>(), any::<bool>()).prop_map(|(which, soiled)| Step::Give { which, soiled }),
-        1 => any::<bool>().prop_map(|all| Step::Empty { all }),
         2 => (1u32..9, 1u32..40).prop_map(|(least, most)| Step::Clean { least, most }),
     ]
 }
@@ -157,20 +155,6 @@ fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
                 let range = held.swap_remove(which % held.len());
                 model.give(range, soiled && heap.pages);
                 free(pool, heap, used(range, soiled));
-            }
-            Step::Empty { all } => {
-                let mut left = if all { u32::MAX } else { 2 };
-                let release = |at, len: u64| {
-                    left -= 1;
-                    let from = heap.block_at(at).unwrap();
-                    let to = from + (len / heap.block()) as u32;
-                    if left > 0 {
-                        model.clean(from, to);
-                    }
-                    left > 0
-                };
-                heap.empty_all(pool, || txn(pool), || true, release);
-                assert!(!all || model.nothing_soiled(), "it is not emptied");
             }
             Step::Clean { least, most } => {
                 let Some(range) = soiled(pool, heap, least, &mut 0) else {
