@@ -26,9 +26,7 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
         queue.entry.head.flags.fetch_or(HEAD_DYING, AcqRel);
     }
     // It is removed, whoever gives the memory back.
-    if finish_removal(c, &signals, queue.index, id).is_ok() {
-        c.pool.untouch(c.me, queue.reference());
-    }
+    let _ = finish_removal(c, &signals, queue.index, id);
     Ok(())
 }
 
@@ -83,5 +81,7 @@ fn try_to_finish(c: &Ctx, signals: &SignalsBlocked, queue: &Queue) -> Result<boo
     txn.put(&entry.cells, 0)?;
     txn.put(&entry.log, 0)?;
     txn.commit()?;
+    // While nobody can take the entry: else this could be about another queue there.
+    c.pool.untouch(c.me, queue.reference());
     Ok(true)
 }

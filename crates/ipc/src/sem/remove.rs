@@ -22,9 +22,7 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
         set.entry.head.flags.fetch_or(HEAD_DYING, AcqRel);
     }
     // It is removed, whoever gives the memory back.
-    if finish_removal(c, &signals, set.index, id).is_ok() {
-        c.pool.untouch(c.me, set.reference());
-    }
+    let _ = finish_removal(c, &signals, set.index, id);
     Ok(())
 }
 
@@ -63,5 +61,7 @@ pub fn finish_removal(c: &Ctx, signals: &SignalsBlocked, index: u32, id: i32) ->
     txn.put(&set.entry.log, 0)?;
     txn.put(&set.entry.log_entries, 0)?;
     txn.commit()?;
+    // While nobody can take the entry: else this could be about another set there.
+    c.pool.untouch(c.me, set.reference());
     Ok(())
 }

@@ -8,6 +8,7 @@ use crate::{msg, sem, shm, Ctx, Errno, IPC_CREAT, IPC_NOWAIT};
 use core::time::Duration;
 use std::time::Instant;
 use vshmem_pool::atomic::Ordering::Relaxed;
+use vshmem_pool::layout::Kind;
 
 const KEY: i32 = 4711;
 
@@ -51,6 +52,30 @@ pub fn free_after_all(world: &World) -> (u64, u64) {
     crate::liveness::free_up(&last.ctx(), &signals);
     drop(signals);
     free(world)
+}
+
+/// An entry that is free may be another's in the next moment, and what its process notes of it is about that.
+#[test]
+fn who_removes_has_forgotten_it_when_the_entry_is_free() {
+    let is_forgotten = |w: &World, kind: Kind| {
+        let pool = w.pool();
+        let is_free = |index| pool.head(kind, index).unwrap().id.load(Relaxed) == 0;
+        let mut touched = (0..8).flat_map(|slot| &pool.proc(slot).unwrap().touched);
+        pool.root().lock.load(Relaxed) != 0
+            || touched.all(|t| t.load(Relaxed) != kind.reference(0) || !is_free(0))
+    };
+    // As if somebody waited, who has to be woken as soon as the lock is free.
+    let contend = |w: &World| w.pool().root().lock.store(1 << 31, Relaxed);
+    at_every_call(
+        |w| (set_of(&w.process().ctx(), &[5]), contend(w)).0,
+        sem::remove,
+        |w, _, _| assert!(is_forgotten(w, Kind::Sem)),
+    );
+    at_every_call(
+        |w| (queue(&w.process().ctx()), contend(w)).0,
+        msg::remove,
+        |w, _, _| assert!(is_forgotten(w, Kind::Msg)),
+    );
 }
 
 #[test]
