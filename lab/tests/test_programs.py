@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ from fakes import OURS, case
 from vshmem_lab import process, topology
 from vshmem_lab.choice import Choice, selected
 from vshmem_lab.cli import parser, size
-from vshmem_lab.model import Contender, Failed, Missing, Turn
-from vshmem_lab.runners import lines, mpi, xen
+from vshmem_lab.model import Contender, Failed, Missing, Reading, Turn
+from vshmem_lab.runners import lines, mpi, mpi_programs, xen
 from vshmem_lab.runners.table import Runners
 from vshmem_lab.suites.table import SUITES
 from vshmem_lab.text import bytes_text, duration, quantity
@@ -52,7 +53,58 @@ def test_ipcbench_lines() -> None:
 
 def test_mpi_lines() -> None:
     said = "latency     8     1.25  1.20  1.41 us\nbandwidth  4096  310.00  1.00  2.00 MB/s\n"
-    assert mpi.parse(said + "noise\n") == {("latency", 8): 1250, ("bandwidth", 4096): 310}
+    found = mpi_programs.Measure.figures(mpi_programs.Measure, said + "noise\n")
+    assert found == {("latency", 8): 1250, ("bandwidth", 4096): 310}
+    found = mpi_programs.Lammps.figures(mpi_programs.Lammps, "Loop time of 0.25 on 4 procs\n")
+    assert found == {("loop", 0): 2.5e8}
+
+
+def test_figures_of_the_hpc_challenge() -> None:
+    summary = {name: "0.5" for name, _ in mpi_programs.Hpcc.SUMMARY.values()}
+    said = "".join(f"{name}={value}\n" for name, value in (*summary.items(), ("Success", "1")))
+    found = mpi_programs.Hpcc.figures(mpi_programs.Hpcc, said)
+    assert set(found) == {(what, 0) for what in mpi_programs.Hpcc.SUMMARY}
+    with pytest.raises(Failed):
+        mpi_programs.Hpcc.figures(mpi_programs.Hpcc, said.replace("Success=1", "Success=0"))
+
+
+class Played:
+    """A place and a program whose jobs measure two operations each."""
+
+    mpi, limit = "mpich", 1.0
+
+    def __init__(self) -> None:
+        self.jobs = 0
+
+    def argv(self, turns: Sequence[Turn], seconds: float) -> list[str]:
+        """Nothing."""
+        return []
+
+    def said(self, mpi: str, argv: Sequence[str], within: float) -> str:
+        """Counts."""
+        self.jobs += 1
+        return str(self.jobs)
+
+    def figures(self, said: str) -> dict[tuple[str, int], float]:
+        """Two, which tell of which job they are."""
+        return {("one", 0): float(said), ("other", 0): 10 * float(said)}
+
+    def seated(self, reading: Reading) -> Reading:
+        """As it is."""
+        return reading
+
+
+def test_later_cases_take_what_earlier_jobs_have_measured() -> None:
+    played = Played()
+    job = mpi.Job(played, played)
+    turns = [
+        Turn(None, Contender(what, "", (what,)), 0)
+        for what in ("one", "one", "other", "other", "other")
+    ]
+    found = [reading.value for turn in turns for reading in job.measure([turn], 1)]
+    assert found == [1, 2, 10, 20, 30] and played.jobs == 3
+    with pytest.raises(Failed, match="none"):
+        job.measure([Turn(None, Contender("none", "", ("none",)), 0)], 1)
 
 
 def test_xen_lines() -> None:

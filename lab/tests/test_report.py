@@ -85,6 +85,21 @@ def test_limits_are_judged_by_the_pairs(tmp_path: Path) -> None:
     assert found.limits() == (2, 1)
 
 
+def test_a_limit_of_a_rate_and_of_one_size(tmp_path: Path) -> None:
+    wanted = (Wanted("kernel", 0.95, size=1024), Wanted("kernel", 0.9, size=8))
+    sized = case(unit="MB/s", sizes=(8, 1024), wanted=wanted)
+    found = run(tmp_path / "a", sized, ours=92.0, theirs=100.0)
+    assert [line.limits for line in found.tables[0].lines[:2]] == [
+        [(">= 0.9 x kernel (0.92)", True)],
+        [(">= 0.95 x kernel (0.92)", False)],
+    ]
+
+
+def test_what_is_emulated_is_not_compared_with_what_is_not(tmp_path: Path) -> None:
+    (table,) = run(tmp_path / "a", case(), ours=Emulated(alter=noisy(100.0)), theirs=50.0).tables
+    assert table.lines[1].against is None and not table.beats(table.lines[1])
+
+
 class Emulated(Fake):
     """Between emulated machines."""
 

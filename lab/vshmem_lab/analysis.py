@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from vshmem_lab import stats, store
-from vshmem_lab.model import Case
+from vshmem_lab.model import RATES, Case
 
 KEY = ["suite", "case", "environment"]
 PERCENTILES = ("p50", "p99", "p999")
@@ -67,7 +67,7 @@ class Table:
     @property
     def more_is_better(self) -> bool:
         """Of this unit."""
-        return self.unit == "MB/s"
+        return self.unit in RATES
 
     def verdict(self, line: Line) -> str:
         """What a line's comparison with Vshmem says, in words."""
@@ -223,6 +223,9 @@ def _compare(lines: Sequence[Line], samples: pd.DataFrame) -> None:
         ours = _reference(lines, line)
         if ours is None or line is ours or line.summary is None or ours.summary is None:
             continue
+        # What is emulated can be compared with nothing else.
+        if "tcg" in (line.accelerator, ours.accelerator) and line.accelerator != ours.accelerator:
+            continue
         pairs = _pairs(samples, ours, line)
         if len(pairs[0]):
             line.against = stats.compare_turns(*pairs)
@@ -241,6 +244,8 @@ def _reference(lines: Sequence[Line], line: Line) -> Line | None:
 def _judge(lines: Sequence[Line], samples: pd.DataFrame, wanted: dict, unit: str) -> None:
     """Whether Vshmem keeps a limit: the median of the pairs' ratios counts."""
     for ours in (line for line in lines if line.vshmem and line.summary):
+        if wanted.get("size") not in (None, 0, ours.size):
+            continue
         if not wanted["of"]:
             limit = wanted["absolute"]
             ours.limits.append((f"<= {limit:g} {unit}", ours.summary.median <= limit))
@@ -251,15 +256,17 @@ def _judge(lines: Sequence[Line], samples: pd.DataFrame, wanted: dict, unit: str
             continue
         theirs, mine = _pairs(samples, same[0], ours)
         if len(mine):
-            ratio, factor = float(np.median(mine / theirs)), wanted["factor"]
-            said = f"{1 / factor:g} x faster than" if factor < 1 else f"<= {factor:g} x"
-            ours.limits.append(
-                (f"{said} {wanted['of']} ({_measured(ratio, factor)})", ratio <= factor)
-            )
+            ratio = float(np.median(mine / theirs))
+            ours.limits.append(_limit(ratio, wanted["factor"], wanted["of"], unit in RATES))
 
 
-def _measured(ratio: float, factor: float) -> str:
-    return f"{1 / ratio:.3g}" if factor < 1 else f"{ratio:.3g}"
+def _limit(ratio: float, factor: float, of: str, rate: bool) -> tuple[str, bool]:
+    """A limit in words with what was measured, and whether it is kept."""
+    if rate:
+        return f">= {factor:g} x {of} ({ratio:.3g})", ratio >= factor
+    if factor < 1:
+        return f"{1 / factor:g} x faster than {of} ({1 / ratio:.3g})", ratio <= factor
+    return f"<= {factor:g} x {of} ({ratio:.3g})", ratio <= factor
 
 
 def _noise(samples: pd.DataFrame) -> float | None:

@@ -59,7 +59,8 @@ class Driver:
         self._progress.step(case, steady)
         if steady < wanted and tried < TRIES * wanted:
             self._progress.begin(case)
-            self._warm_up(case)
+            if case.warm:
+                self._warm_up(case)
         while steady < wanted and tried < TRIES * wanted:
             rows = self._repetition(case, tried)
             self._store.append(rows)

@@ -8,6 +8,8 @@ from typing import Protocol
 
 THERE_AND_BACK = "there and back"
 ONE_WAY = "one way"
+# Units of which more is better.
+RATES = ("MB/s", "Mflop/s", "Mupdates/s")
 
 
 class Failed(Exception):
@@ -20,11 +22,15 @@ class Missing(Failed):
 
 @dataclass(frozen=True)
 class Wanted:
-    """A limit: Vshmem takes at most `factor` times what the contender `of` takes, or `absolute`."""
+    """A limit: Vshmem takes at most `factor` times what the contender `of` takes, or `absolute`.
+
+    Of a rate, it reaches at least `factor` times what the other does.
+    """
 
     of: str = ""
     factor: float = 0.0
     absolute: float = 0.0
+    size: int = 0  # of messages; 0: each that is measured
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class Case:
     wanted: tuple[Wanted, ...] = ()
     across: bool = False  # between two processors: the floor tells how far apart they are
     once: bool = False  # long and steady: one repetition is enough
+    warm: bool = True  # a short turn of each comes first; else its programs see to that
     papers: dict[str, str] = field(default_factory=dict, hash=False)  # their figure, by contender
 
     @property

@@ -9,6 +9,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from vshmem_lab import paths, priority
 from vshmem_lab.builds import current, vshmem
@@ -18,18 +19,20 @@ from vshmem_lab.runners import lines
 from vshmem_lab.runners.onekernel import limit, pingpong, plan
 
 UP_LIMIT = 300
+MEMORY = 512  # MiB for each of a machine's processors
 # Programs start slowly in an emulated machine.
 PATIENCE = 120
 
 
 class Machines:
-    """`with Machines() as m`: two machines that share a pool; nothing is left of them after it."""
+    """`with Machines() as m`: machines that share a pool; nothing is left of them after it."""
 
-    def __init__(self, cpus: int = 1) -> None:
-        self.names = ("vm0", "vm1")
+    def __init__(self, count: int = 2, cpus: int = 1) -> None:
+        self.names = tuple(f"vm{i}" for i in range(count))
         # A cluster of our own: the user's machines, if there are any, are not meant.
-        self.cluster = f"lab-{os.getpid()}-{cpus}"
-        self._cpus = str(cpus)
+        self.cluster = f"lab-{os.getpid()}-{count}x{cpus}"
+        self._cpus = cpus
+        self.cores: list[list[int]] = []
         self.booted_in = 0.0
 
     def __enter__(self) -> Machines:
@@ -38,7 +41,9 @@ class Machines:
             named = ("--cluster", self.cluster)
             # Whatever directory we are called in.
             shared = [w for f in {paths.LAB, paths.programs()} for w in ("--share", str(f))]
-            vshmem("up", "-n", "2", "--cpus", self._cpus, *named, *shared, limit=UP_LIMIT)
+            size = ("-n", str(len(self.names)), "--cpus", str(self._cpus))
+            memory = ("--memory", f"{MEMORY * self._cpus}M")
+            vshmem("up", *size, *memory, *named, *shared, limit=UP_LIMIT)
         except subprocess.TimeoutExpired:
             self.__exit__()
             raise Missing(
@@ -49,7 +54,23 @@ class Machines:
         self.booted_in = time.monotonic() - began
         for pid in self._pids():
             priority.make_heavy(pid)
+        self._pin()
         return self
+
+    def _pin(self) -> None:
+        """Pins virtual processors that `vshmem up` has left, since other machines of ours have any.
+
+        Only machines of one shape are at work at a time.
+        """
+        machines, usable = self.state()["machines"], sorted(os.sched_getaffinity(0))
+        self.cores = [machine["cores"] or [] for machine in machines]
+        if any(self.cores) or len(machines) * self._cpus > len(usable):
+            return
+        for index, machine in enumerate(machines):
+            share = usable[index * self._cpus :][: self._cpus]
+            for thread, core in zip(busiest(machine["pid"], self._cpus), share, strict=True):
+                os.sched_setaffinity(thread, {core})
+            self.cores[index] = share
 
     def __exit__(self, *_exc) -> None:
         vshmem("down", "--cluster", self.cluster, limit=60)
@@ -88,15 +109,25 @@ class Machines:
     def where(self, readings: Sequence[Reading], host: int | None = None) -> list[Reading]:
         """The readings, with where the machines sit, or the first and a process of the host."""
         state = self.state()
-        cores = [",".join(map(str, machine["cores"] or [])) for machine in state["machines"]]
+        cores = [",".join(map(str, share)) for share in self.cores]
         seats = cores if host is None else [cores[0], str(host)]
-        told = "machines" if host is None else "a machine and the host"
+        told = "machines" if len(cores) > 1 else "a machine"
+        told = told if host is None else "a machine and the host"
         placement = (
             f"{told} on cores {' and '.join(seats)}" if all(seats) else f"{told}, not pinned"
         )
         accelerator = state["accel"]
         replace = dataclasses.replace
         return [replace(one, placement=placement, accelerator=accelerator) for one in readings]
+
+
+def busiest(pid: int, count: int) -> list[int]:
+    """The threads of a QEMU that has booted which are its virtual processors, in their order."""
+    used = {}
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        fields = Path(f"/proc/{pid}/task/{thread}/stat").read_text().rsplit(")", 1)[1].split()
+        used[int(thread)] = int(fields[11]) + int(fields[12])  # ticks in user and kernel mode
+    return sorted(sorted(used, key=used.__getitem__)[-count:])
 
 
 class Guests:
@@ -130,7 +161,7 @@ class HostAndGuest:
         within = PATIENCE + limit(turns, seconds)
         state = self._machines.state()
         # The second machine idles, so its core is free.
-        core = (state["machines"][1]["cores"] or [sorted(os.sched_getaffinity(0))[-1]])[0]
+        core = (self._machines.cores[1] or [sorted(os.sched_getaffinity(0))[-1]])[0]
         variables = {"LD_PRELOAD": str(current().library), "VSHMEM_POOL": state["pool"]}
         argv = pingpong(turns, seconds)
         here = priority.heavy(["taskset", "-c", str(core), *argv])

@@ -22,7 +22,7 @@ class Runners:
         self._pair, self._repetitions, self._before = pair, repetitions, before
         self._stack = ExitStack()
         self._pools: dict[str, dict[str, str]] = {}
-        self._machines: dict[int, machines.Machines] = {}
+        self._machines: dict[tuple[int, int], machines.Machines] = {}
         self._found: dict[str, Runner] = {}
         self._makers: dict[str, Callable[[], Runner]] = {
             "ipcbench": lambda: onekernel.Ipcbench({}, pair),
@@ -45,10 +45,7 @@ class Runners:
             "network": lambda: machines.Network(self.machines()),
             "wakeup": lambda: machines.Wakeup(self.machines()),
             "Xen": lambda: xen.Domains(repetitions),
-            "MPI on one kernel": lambda: mpi.OneKernel(pair),
-            "MPI in one machine": lambda: mpi.OneMachine(self.machines(2)),
-            "MPI by Vshmem": lambda: mpi.Cluster(self.machines(2), tcp=False),
-            "MPI by TCP": lambda: mpi.Cluster(self.machines(2), tcp=True),
+            **mpi.runners(self.machines, pair),
         }
 
     def __enter__(self) -> Runners:
@@ -67,11 +64,12 @@ class Runners:
             self._found[name] = self._makers[name]()
         return self._found[name]
 
-    def machines(self, cpus: int = 1) -> machines.Machines:
-        """Two machines with so many processors each, booted when they are first asked for."""
-        if cpus not in self._machines:
-            self._machines[cpus] = self._stack.enter_context(machines.Machines(cpus))
-        return self._machines[cpus]
+    def machines(self, count: int = 2, cpus: int = 1) -> machines.Machines:
+        """So many machines with so many processors each, booted when they are first asked for."""
+        shape = (count, cpus)
+        if shape not in self._machines:
+            self._machines[shape] = self._stack.enter_context(machines.Machines(count, cpus))
+        return self._machines[shape]
 
     def _pool(self, which: str) -> dict[str, str]:
         """The environment of a build's programs: it has a pool of its own."""

@@ -1,29 +1,89 @@
-"""The suite `mpi`: two ranks on one kernel, in one machine, and in two by Vshmem and by TCP.
+"""The suite `mpi`: ranks on one kernel, in one machine, and in several by Vshmem and by TCP.
 
-The program is `tests/mpi/programs/measure.c`, with the MPI whose mpicc and mpiexec are on the PATH.
+Measured are messages and collectives (`tests/mpi/programs/measure.c`), the HPC Challenge and
+LAMMPS, as Debian has them, with the MPI that they were built with. The same four ranks in one, two
+and four machines are the experiment of paper 003 (Han et al., The effect of multi-core on HPC
+applications in virtualized systems).
 """
 
 from __future__ import annotations
 
-from vshmem_lab.model import ONE_WAY, Case, Contender
+from vshmem_lab.model import ONE_WAY, Case, Contender, Wanted
+from vshmem_lab.suites.parts import faster, within
 
 SUITE = "mpi"
-SIZES = tuple(1 << shift for shift in range(0, 23, 2))
+ONE_KERNEL, ONE_MACHINE = "one kernel", "one machine"
+VSHMEM, TCP = "Vshmem, {} machines", "TCP, {} machines"
+SIZES = (8, 64, 512, 4096, 32768, 1 << 18, 1 << 20, 4 << 20)
+COLLECTIVES = ("barrier", "bcast", "allreduce", "alltoall")
+COLLECTIVE_SIZES = (8, 1024, 32768, 1 << 18)
+MIB = 1 << 20
 
 
-def case(name: str, what: str, unit: str, way: str) -> Case:
-    """One operation, by size."""
-    contenders = (
-        Contender("one kernel, the MPI's own", "MPI on one kernel", (what,)),
-        Contender("one machine, the MPI's own", "MPI in one machine", (what,)),
-        Contender("two machines, Vshmem", "MPI by Vshmem", (what,), vshmem=True),
-        Contender("two machines, TCP", "MPI by TCP", (what,)),
-    )
-    return Case(SUITE, name, "ranks", contenders, SIZES, unit, way)
+def contender(program: str, words: tuple[str, ...], ranks: int, place: str) -> Contender:
+    """A program with so many ranks, in a place."""
+    name = f"MPI {program}, {ranks} ranks, {place}"
+    return Contender(place, name, words, vshmem=place.startswith("Vshmem"))
 
+
+def two_ranks(program: str, *words: str) -> tuple[Contender, ...]:
+    """A rank for each processor of a small host."""
+    places = (ONE_KERNEL, ONE_MACHINE, VSHMEM.format("two"), TCP.format("two"))
+    return tuple(contender(program, words, 2, place) for place in places)
+
+
+def four_ranks(program: str, *words: str, machines: tuple[str, ...]) -> tuple[Contender, ...]:
+    """The paper's granularity: as many virtual processors in each place."""
+    split = [means.format(count) for means in (VSHMEM, TCP) for count in machines]
+    return tuple(contender(program, words, 4, place) for place in (ONE_MACHINE, *split))
+
+
+def message(name: str, what: str, unit: str, *wanted: Wanted, way: str = ONE_WAY) -> Case:
+    """Messages between two ranks, by size."""
+    contenders = two_ranks("measure", what)
+    return Case(SUITE, name, "2 ranks", contenders, SIZES, unit, way, wanted, warm=False)
+
+
+def collective(what: str) -> Case:
+    """One of those that a job measures together."""
+    words = (what, ",".join(COLLECTIVES), ",".join(map(str, COLLECTIVE_SIZES)))
+    sizes = (0,) if what == "barrier" else COLLECTIVE_SIZES
+    contenders = four_ranks("measure", *words, machines=("two", "four"))
+    return Case(SUITE, what, "4 ranks", contenders, sizes, warm=False)
+
+
+def hpcc(name: str, what: str, unit: str, way: str = "") -> Case:
+    """One of what a run of the HPC Challenge measures."""
+    contenders = two_ranks("hpcc", what)
+    return Case(SUITE, f"HPCC {name}", "2 ranks", contenders, unit=unit, way=way, warm=False)
+
+
+# So much may machines cost that share memory.
+SPLIT = within(1.1, ONE_MACHINE)
 
 CASES = (
-    case("latency", "latency", "ns", ONE_WAY),
-    case("bandwidth", "bandwidth", "MB/s", ONE_WAY),
-    case("two-way bandwidth", "two-way", "MB/s", "both ways at once"),
+    message(
+        "latency",
+        "latency",
+        "ns",
+        within(1.1, ONE_MACHINE, 8),
+        faster(200, TCP.format("two"), 8),
+    ),
+    message("bandwidth", "bandwidth", "MB/s", within(0.95, ONE_MACHINE, MIB)),
+    message("two-way bandwidth", "two-way", "MB/s", way="both ways at once"),
+    *(collective(what) for what in COLLECTIVES),
+    hpcc("ping-pong latency", "latency", "ns", ONE_WAY),
+    hpcc("ping-pong bandwidth", "bandwidth", "MB/s", ONE_WAY),
+    hpcc("FFT", "fft", "Mflop/s"),
+    hpcc("PTRANS", "ptrans", "MB/s"),
+    hpcc("RandomAccess", "randomaccess", "Mupdates/s"),
+    Case(SUITE, "LAMMPS", "2 ranks", two_ranks("lammps", "loop"), wanted=(SPLIT,), warm=False),
+    Case(
+        SUITE,
+        "LAMMPS, granularity",
+        "4 ranks",
+        four_ranks("lammps", "loop", machines=("two", "four")),
+        wanted=(SPLIT,),
+        warm=False,
+    ),
 )

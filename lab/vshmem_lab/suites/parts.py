@@ -7,14 +7,14 @@ from vshmem_lab.model import Case, Contender, Wanted
 FLOOR, KERNEL, VSHMEM = "bare", "kernel", "Vshmem"
 
 
-def faster(times: float, than: str = KERNEL) -> Wanted:
+def faster(times: float, than: str = KERNEL, size: int = 0) -> Wanted:
     """Vshmem takes at most the other's time divided by `times`."""
-    return Wanted(of=than, factor=1 / times)
+    return Wanted(of=than, factor=1 / times, size=size)
 
 
-def within(times: float, of: str) -> Wanted:
-    """Vshmem takes at most `times` the time of the other."""
-    return Wanted(of=of, factor=times)
+def within(times: float, of: str, size: int = 0) -> Wanted:
+    """Vshmem takes at most `times` the time of the other, or reaches so much of its rate."""
+    return Wanted(of=of, factor=times, size=size)
 
 
 def ipcbench(name: str, command: str, where: str = "", **rest) -> Contender:

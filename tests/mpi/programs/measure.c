@@ -1,16 +1,22 @@
 /* Measures as OSU's benchmarks do: latency, bandwidth and two-way bandwidth between the first rank
    and the last, and the time of collectives among all.
 
-     measure WHAT [MOST [MILLISECONDS [REPETITIONS]]]
+     measure WHAT,... [BYTES,... [MILLISECONDS [REPETITIONS]]]
 
-   For each size, powers of two up to MOST bytes (4194304), as many operations as fill MILLISECONDS
-   (200) are timed, REPETITIONS (5) times. Prints, for each: WHAT, bytes, median, lowest, highest,
-   unit. */
+   For each size (the powers of two up to 4 MiB), as many operations as fill MILLISECONDS (200) are
+   timed, REPETITIONS (5) times. Prints, for each: WHAT, bytes, median, lowest, highest, unit. */
 #include "job.h"
 
-#define WINDOW 64
+#define MOST (64 << 20)
 
 static unsigned char *out, *in;
+
+/* Messages on their way at once: 64 as OSU has it, but of large ones fewer, which fill the way as
+   well and don't take seconds over a network that is emulated. */
+static int window(int length) {
+    int most = (4 << 20) / (length > 0 ? length : 1);
+    return most > 64 ? 64 : most > 4 ? most : 4;
+}
 
 /* There and back. */
 static void latency(int length) {
@@ -26,11 +32,11 @@ static void latency(int length) {
 
 /* A window full of messages, then a word in answer. */
 static void stream(int length, int sends, int receives) {
-    MPI_Request open[2 * WINDOW];
-    int peer = rank == 0 ? size - 1 : 0, n = 0;
-    for (int i = 0; receives && i < WINDOW; i++)
+    MPI_Request open[2 * 64];
+    int peer = rank == 0 ? size - 1 : 0, n = 0, messages = window(length);
+    for (int i = 0; receives && i < messages; i++)
         MPI_Irecv(in, length, MPI_BYTE, peer, 2, MPI_COMM_WORLD, &open[n++]);
-    for (int i = 0; sends && i < WINDOW; i++)
+    for (int i = 0; sends && i < messages; i++)
         MPI_Isend(out, length, MPI_BYTE, peer, 2, MPI_COMM_WORLD, &open[n++]);
     MPI_Waitall(n, open, MPI_STATUSES_IGNORE);
     latency(1);
@@ -68,19 +74,15 @@ static void alltoall(int length) {
 static const struct measure {
     const char *name;
     void (*run)(int length);
-    int least;         /* bytes */
+    int least;         /* bytes; 0: it has no size */
     int all;           /* each rank has so much for each */
     double per_second; /* units of bytes, or 0: microseconds */
-    double messages;   /* of an operation */
+    double messages;   /* of an operation, or of each place in its window */
 } measures[] = {
-    {"latency", latency, 1, 0, 0, 2},
-    {"bandwidth", bandwidth, 1, 0, 1e6, WINDOW},
-    {"two-way", two_way, 1, 0, 1e6, 2 * WINDOW},
-    {"barrier", barrier, 0, 0, 0, 1},
-    {"bcast", bcast, 1, 0, 0, 1},
-    {"allreduce", allreduce, sizeof(float), 0, 0, 1},
-    {"allgather", allgather, 1, 1, 0, 1},
-    {"alltoall", alltoall, 1, 1, 0, 1},
+    {"latency", latency, 1, 0, 0, 2},     {"bandwidth", bandwidth, 1, 0, 1e6, 1},
+    {"two-way", two_way, 1, 0, 1e6, 2},   {"barrier", barrier, 0, 0, 0, 1},
+    {"bcast", bcast, 1, 0, 0, 1},         {"allreduce", allreduce, sizeof(float), 0, 0, 1},
+    {"allgather", allgather, 1, 1, 0, 1}, {"alltoall", alltoall, 1, 1, 0, 1},
 };
 
 /* Seconds of so many operations, as the slowest rank has it. */
@@ -106,41 +108,64 @@ static void measure(const struct measure *what, int length, double seconds, int 
     /* This also warms up. */
     while (timed(what, length, count) < seconds && count < 1 << 24)
         count *= 2;
+    double messages = what->messages * (what->per_second ? window(length) : 1);
     for (int i = 0; i < repetitions; i++) {
-        double each = timed(what, length, count) / count / what->messages;
+        double each = timed(what, length, count) / count / messages;
         figures[i] = what->per_second ? length / each / what->per_second : each * 1e6;
     }
     qsort(figures, (size_t)repetitions, sizeof *figures, compare);
     if (rank == 0) {
-        printf("%-10s %8d %11.2f %11.2f %11.2f %s\n", what->name, length, figures[repetitions / 2],
+        printf("%-10s %8d %11.3f %11.3f %11.3f %s\n", what->name, length, figures[repetitions / 2],
                figures[0], figures[repetitions - 1], what->per_second ? "MB/s" : "us");
         fflush(stdout);
     }
     free(figures);
 }
 
-static long argument(int argc, char **argv, int which, long otherwise) {
-    return argc > which ? atol(argv[which]) : otherwise;
+/* All sizes of a list, or the powers of two up to 4 MiB. */
+static void measure_sizes(const struct measure *what, const char *sizes, double seconds,
+                          int repetitions) {
+    if (!what->least) {
+        measure(what, 0, seconds, repetitions);
+        return;
+    }
+    for (int length = what->least; !sizes && length <= 4 << 20; length *= 2)
+        measure(what, length, seconds, repetitions);
+    for (const char *at = sizes; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        int length = atoi(at);
+        CHECK(length >= what->least && length <= MOST, "%s has no size %s", what->name, at);
+        measure(what, length, seconds, repetitions);
+    }
+}
+
+static const struct measure *find(const char *name) {
+    const struct measure *what = measures, *end = measures + sizeof measures / sizeof *measures;
+    while (what < end && strcmp(what->name, name))
+        what++;
+    CHECK(what < end, "nothing is called %s", name);
+    return what;
+}
+
+/* The largest size of the list. */
+static int largest(const char *sizes) {
+    int most = sizes ? 0 : 4 << 20;
+    for (const char *at = sizes; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        most = atoi(at) > most ? atoi(at) : most;
+    return most;
 }
 
 int main(int argc, char **argv) {
     begin(&argc, &argv);
-    long most = argument(argc, argv, 2, 4 << 20), repetitions = argument(argc, argv, 4, 5);
-    double seconds = (double)argument(argc, argv, 3, 200) / 1000;
-    CHECK(argc > 1 && most > 0 && most <= 64 << 20 && repetitions > 0,
-          "usage: measure WHAT [MOST [MILLISECONDS [REPETITIONS]]]");
+    const char *sizes = argc > 2 ? argv[2] : NULL;
+    double seconds = argc > 3 ? atof(argv[3]) / 1000 : 0.2;
+    int repetitions = argc > 4 ? atoi(argv[4]) : 5, most = largest(sizes);
+    CHECK(argc > 1 && most > 0 && most <= MOST && repetitions > 0,
+          "usage: measure WHAT,... [BYTES,... [MILLISECONDS [REPETITIONS]]]");
     out = calloc((size_t)most, (size_t)size);
     in = calloc((size_t)most, (size_t)size);
     CHECK(out && in, "no memory");
-    const struct measure *what = measures, *end = measures + sizeof measures / sizeof *measures;
-    while (what < end && strcmp(what->name, argv[1]))
-        what++;
-    CHECK(what < end, "nothing is called %s", argv[1]);
-    if (!what->least)
-        measure(what, 0, seconds, (int)repetitions);
-    else
-        for (long length = what->least; length <= most; length *= 2)
-            measure(what, (int)length, seconds, (int)repetitions);
+    for (char *name = strtok(argv[1], ","); name; name = strtok(NULL, ","))
+        measure_sizes(find(name), sizes, seconds, repetitions);
     free(out);
     free(in);
     return MPI_Finalize();
