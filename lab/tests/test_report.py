@@ -83,6 +83,10 @@ def test_limits_are_judged_by_the_pairs(tmp_path: Path) -> None:
         "<= 99 ns",
     ]
     assert found.limits() == (2, 1)
+    page, _, text = (path.read_text() for path in write(found, tmp_path / "a"))
+    assert 'class="missed"' in page and '<td class="wanted">' in page
+    assert "<= 99 ns: MISSED" in text
+    assert "Limits that Vshmem misses:\n  Vshmem: ping (native), <= 99 ns" in text
 
 
 def test_a_limit_of_a_rate_and_of_one_size(tmp_path: Path) -> None:

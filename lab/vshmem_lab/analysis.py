@@ -11,6 +11,7 @@ import pandas as pd
 
 from vshmem_lab import stats, store
 from vshmem_lab.model import RATES, Case
+from vshmem_lab.text import times
 
 KEY = ["suite", "case", "environment"]
 PERCENTILES = ("p50", "p99", "p999")
@@ -74,7 +75,7 @@ class Table:
         found = line.against
         if line.vshmem or found is None:
             return ""
-        words = f"{found.ratio:.3g} x {line.reference}"
+        words = f"{times(found.ratio)} x {line.reference}"
         if not found.known:
             return f"{words} (too few for a verdict)"
         return words if found.real else "no difference"
@@ -263,10 +264,10 @@ def _judge(lines: Sequence[Line], samples: pd.DataFrame, wanted: dict, unit: str
 def _limit(ratio: float, factor: float, of: str, rate: bool) -> tuple[str, bool]:
     """A limit in words with what was measured, and whether it is kept."""
     if rate:
-        return f">= {factor:g} x {of} ({ratio:.3g})", ratio >= factor
+        return f">= {factor:g} x {of} ({times(ratio)})", ratio >= factor
     if factor < 1:
-        return f"{1 / factor:g} x faster than {of} ({1 / ratio:.3g})", ratio <= factor
-    return f"<= {factor:g} x {of} ({ratio:.3g})", ratio <= factor
+        return f"{1 / factor:g} x faster than {of} ({times(1 / ratio)})", ratio <= factor
+    return f"<= {factor:g} x {of} ({times(ratio)})", ratio <= factor
 
 
 def _noise(samples: pd.DataFrame) -> float | None:

@@ -22,6 +22,8 @@ class Grid:
     rows: list[list[str]]
     beaten: set[int] = field(default_factory=set)  # rows that beat Vshmem
     missing: set[int] = field(default_factory=set)
+    missed: set[int] = field(default_factory=set)  # rows that miss a limit
+    met: set[int] = field(default_factory=set)  # and that keep all of theirs
     notes: list[str] = field(default_factory=list)
     emulated: bool = False
 
@@ -33,6 +35,9 @@ def grid(table: Table) -> Grid:
     out = Grid(table.title, used, [[cells.get(name, "") for name in used] for _, cells in shown])
     out.beaten = {i for i, (line, _) in enumerate(shown) if table.beats(line)}
     out.missing = {i for i, (line, _) in enumerate(shown) if line.summary is None}
+    kept = {i: all(ok for _, ok in line.limits) for i, (line, _) in enumerate(shown) if line.limits}
+    out.missed = {i for i, ok in kept.items() if not ok}
+    out.met = {i for i, ok in kept.items() if ok}
     out.emulated = table.emulated
     out.notes = _notes(table)
     return out
@@ -72,8 +77,12 @@ def _cells(table: Table, line: Line) -> dict[str, str]:
     cells["compared"] = table.verdict(line)
     if line.against and line.against.welch_p == line.against.welch_p and not line.vshmem:
         cells["t-test"] = f"p {_p(line.against.welch_p)}"
-    cells["wanted"] = ", ".join(f"{what}: {'yes' if ok else 'NO'}" for what, ok in line.limits)
+    cells["wanted"] = "; ".join(f"{what}: {_judged(ok)}" for what, ok in line.limits)
     return cells
+
+
+def _judged(ok: bool) -> str:
+    return "met" if ok else "MISSED"
 
 
 def _p(p: float) -> str:
@@ -129,7 +138,7 @@ def as_markdown(found: Grid) -> str:
     """For a page."""
     title = found.title + (" - emulated" if found.emulated else "")
     rows = [
-        [f"**{cell}**" if i in found.beaten and cell else cell for cell in row]
+        [f"**{cell}**" if i in found.beaten | found.missed and cell else cell for cell in row]
         for i, row in enumerate(found.rows)
     ]
     lines = [_row(found.head), _row(["---"] * len(found.head)), *(_row(row) for row in rows)]
@@ -162,21 +171,41 @@ def heading(run: Run) -> list[tuple[str, str]]:
     return lines
 
 
+def named(line: Line) -> str:
+    """A contender with its size."""
+    return f"{line.contender}, {bytes_text(line.size)}" if line.size else line.contender
+
+
 def beaten(run: Run) -> list[str]:
     """A sentence for each contender that beats Vshmem."""
     return [
-        f"{line.contender}{', ' + bytes_text(line.size) if line.size else ''}: {table.title}, "
-        f"{table.verdict(line)}"
+        f"{named(line)}: {table.title}, {table.verdict(line)}"
         for table in run.tables
         for line in table.lines
         if table.beats(line)
     ]
 
 
+def missed(run: Run) -> list[str]:
+    """A sentence for each limit that Vshmem misses."""
+    return [
+        f"{named(line)}: {table.title}, {what}"
+        for table in run.tables
+        for line in table.lines
+        for what, ok in line.limits
+        if not ok
+    ]
+
+
+def findings(run: Run) -> list[tuple[str, list[str]]]:
+    """What does not speak for Vshmem, under its heading."""
+    found = [("Faster than Vshmem", beaten(run)), ("Limits that Vshmem misses", missed(run))]
+    return [(heading, lines) for heading, lines in found if lines]
+
+
 def text_of(run: Run) -> str:
     """A run as plain text."""
     heads = [f"{key + ':':<13} {value}" for key, value in heading(run)]
     parts = ["\n".join(heads), *(as_text(grid(table)) for table in run.tables)]
-    if beaten(run):
-        parts.append("\n".join(["Faster than Vshmem:", *(f"  {line}" for line in beaten(run))]))
+    parts += ["\n".join([f"{head}:", *(f"  {x}" for x in lines)]) for head, lines in findings(run)]
     return "\n\n".join(parts) + "\n"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from vshmem_lab.analysis import Run, Table
 from vshmem_lab.report import plots
-from vshmem_lab.report.grid import EMULATED, Grid, as_markdown, beaten, grid, heading, text_of
+from vshmem_lab.report.grid import EMULATED, Grid, as_markdown, findings, grid, heading, text_of
 
 STYLE = """
 :root { color-scheme: light; }
@@ -21,6 +22,8 @@ table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabu
 th, td { text-align: left; padding: .22rem .8rem .22rem 0; vertical-align: top; }
 th, td { border-bottom: 1px solid #e4e4e4; }
 tr.beaten td { background: #fde3e3; color: #8c0000; }
+tr.met td.wanted { color: #0b6b2e; }
+tr.missed td.wanted { color: #8c0000; font-weight: bold; }
 tr.missing td { color: #777; font-style: italic; }
 .wide { overflow-x: auto; } .note { color: #555; font-size: .82rem; margin: .2rem 0; }
 .emulated { background: #fff1c9; border-left: 4px solid #d08a00; padding: .3rem .7rem; }
@@ -63,8 +66,8 @@ def _suites(run: Run) -> dict[str, list[Table]]:
 def _markdown(run: Run, drawn: dict[str, str]) -> str:
     parts = [f"# Vshmem lab: {run.name}", ""]
     parts += [f"* {key}: {value}" for key, value in heading(run)]
-    if beaten(run):
-        parts += ["", "Faster than Vshmem:", "", *(f"* {line}" for line in beaten(run))]
+    for head, lines in findings(run):
+        parts += ["", f"{head}:", "", *(f"* {line}" for line in lines)]
     for suite, tables in _suites(run).items():
         parts += ["", f"## {suite}", ""]
         for table in tables:
@@ -82,9 +85,9 @@ def _html(run: Run, drawn: dict[str, str]) -> str:
     parts = [f"<h1>{title}</h1>", f"<nav>{links}</nav>", f"<table>{heads}</table>"]
     if run.emulated:
         parts.append(f'<p class="emulated">{html.escape(EMULATED)}</p>')
-    if beaten(run):
-        lines = "".join(f"<li>{html.escape(line)}</li>" for line in beaten(run))
-        parts.append(f"<h3>Faster than Vshmem</h3><ul>{lines}</ul>")
+    for heading_of, found in findings(run):
+        lines = "".join(f"<li>{html.escape(line)}</li>" for line in found)
+        parts.append(f"<h3>{heading_of}</h3><ul>{lines}</ul>")
     for suite, tables in suites.items():
         parts.append(f'<h2 id="{suite}">{suite}</h2>')
         for table in tables:
@@ -101,10 +104,12 @@ def _unique(picture: str, slug: str) -> str:
 
 
 def _html_grid(found: Grid) -> str:
+    kinds = {"beaten": found.beaten, "missing": found.missing}
+    kinds |= {"missed": found.missed, "met": found.met}
     rows = []
     for i, row in enumerate(found.rows):
-        kind = "beaten" if i in found.beaten else "missing" if i in found.missing else ""
-        rows.append(_tr([html.escape(cell) for cell in row], kind))
+        classes = " ".join(kind for kind, which in kinds.items() if i in which)
+        rows.append(_tr([html.escape(cell) for cell in row], classes, found.head))
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in found.head)
     title = html.escape(found.title) + (" - emulated" if found.emulated else "")
     notes = "".join(
@@ -115,6 +120,8 @@ def _html_grid(found: Grid) -> str:
     return f"<h3>{title}</h3>{table}{notes}"
 
 
-def _tr(cells: list[str], kind: str = "") -> str:
+def _tr(cells: list[str], kind: str = "", head: Sequence[str] = ()) -> str:
     row = f' class="{kind}"' if kind else ""
-    return f"<tr{row}>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+    marked = [' class="wanted"' if name == "wanted" else "" for name in head] or [""] * len(cells)
+    tagged = (f"<td{mark}>{cell}</td>" for mark, cell in zip(marked, cells, strict=True))
+    return f"<tr{row}>{''.join(tagged)}</tr>"
