@@ -12,12 +12,12 @@ import pytest
 from fakes import OURS, case
 from vshmem_lab import process, topology
 from vshmem_lab.choice import Choice, selected
-from vshmem_lab.cli import parser, size
+from vshmem_lab.cli import parser
 from vshmem_lab.model import Contender, Failed, Missing, Reading, Turn
 from vshmem_lab.runners import lines, mpi, mpi_programs, xen
 from vshmem_lab.runners.table import Runners
 from vshmem_lab.suites.table import SUITES
-from vshmem_lab.text import bytes_text, duration, quantity
+from vshmem_lab.text import bytes_text, duration, quantity, size
 
 
 def test_pingpong_lines_with_and_without_a_machine() -> None:

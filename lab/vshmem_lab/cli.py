@@ -11,10 +11,11 @@ from vshmem_lab.choice import Choice
 from vshmem_lab.comparison import compare
 from vshmem_lab.demo import demo
 from vshmem_lab.model import Failed
+from vshmem_lab.report import docs
 from vshmem_lab.report.grid import as_text
 from vshmem_lab.report.write import write
 from vshmem_lab.suites.table import ABOUT, SUITES
-from vshmem_lab.text import bytes_text
+from vshmem_lab.text import bytes_text, size
 
 EPILOG = """\
 examples:
@@ -32,12 +33,6 @@ def pair(text: str) -> tuple[int, int]:
     """Two processors, as 0,1."""
     one, other = text.split(",")
     return int(one), int(other)
-
-
-def size(text: str) -> int:
-    """A number of bytes; K and M may follow."""
-    factor = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:].upper(), 1)
-    return int(text.rstrip("KkMm")) * factor
 
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
@@ -82,6 +77,10 @@ def parser() -> argparse.ArgumentParser:
     compared.add_argument("new", metavar="NEW")
     reported = commands.add_parser("report", help="a page, Markdown and plots of a run")
     reported.add_argument("run", nargs="?", metavar="RUN", help="by default the last one")
+    kept = commands.add_parser("keep", help="copy a run to docs/results, of a checkout")
+    kept.add_argument("run", metavar="RUN")
+    kept.add_argument("name", metavar="NAME", help="as DATE-SUITE")
+    commands.add_parser("docs", help="make the documentation's tables from kept results")
     commands.add_parser("demo", help="two machines, unmodified programs, a table and a plot")
     return top
 
@@ -145,6 +144,17 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
+def _keep(options: argparse.Namespace) -> int:
+    print(running.shown(docs.keep(folder_of(options.run), options.name)))
+    return 0
+
+
+def _docs(_options: argparse.Namespace) -> int:
+    for page in docs.fill():
+        print(running.shown(page))
+    return 0
+
+
 def _compare(options: argparse.Namespace) -> int:
     print(as_text(compare(folder_of(options.old), folder_of(options.new))))
     return 0
@@ -162,6 +172,8 @@ def main() -> int:
         "list": _list,
         "run": _run,
         "compare": _compare,
+        "keep": _keep,
+        "docs": _docs,
         "report": _report,
         "demo": lambda _: demo(),
     }

@@ -38,3 +38,9 @@ def bytes_text(size: int) -> str:
 def times(ratio: float) -> str:
     """A ratio."""
     return significant(ratio)
+
+
+def size(text: str) -> int:
+    """A number of bytes; K and M may follow."""
+    factor = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:].upper(), 1)
+    return int(text.rstrip("KkMm")) * factor
