@@ -12,6 +12,52 @@ static int set_in(vshm_pool *pool, int value) {
     return id;
 }
 
+#ifdef __x86_64__
+static vshm_pool *here, *there;
+static int steps, turn_at;
+enum { TRAP_FLAG = 0x100, TURNED = 100 };
+
+/* Turns to another pool at an instruction, and back at a later one. */
+static void step(int signal) {
+    (void)signal;
+    steps++;
+    if (steps == turn_at || steps == turn_at + TURNED)
+        CHECK(vshm_pool_use(steps == turn_at ? there : here) == 0);
+}
+
+static void trap(unsigned long flag) {
+    __asm__ volatile("pushfq; andq $~0x100, (%%rsp); orq %0, (%%rsp); popfq" ::"r"(flag)
+                     : "memory", "cc");
+}
+
+static void one_more(int id) { CHECK(vshm_semop(id, OP(0, 1, 0), 1) == 0); }
+
+/* What a process remembers of a set when it uses it is of the pool in which that lies, wherever
+ * another thread has calls go to another pool, and back again. When a pool is closed, all is
+ * forgotten. */
+static void remembered(vshm_pool *one, vshm_pool *other, const char *closed) {
+    here = one, there = other;
+    CHECK(vshm_pool_use(there) == 0);
+    int id = vshm_semget(IPC_PRIVATE, 1, 0666);
+    CHECK(vshm_pool_use(here) == 0 && vshm_semget(IPC_PRIVATE, 1, 0666) == id && id != -1);
+    CHECK(signal(SIGTRAP, step) != SIG_ERR);
+    for (turn_at = 1, steps = turn_at; steps >= turn_at; turn_at++) {
+        vshm_pool *third = vshm_pool_open(closed);
+        set_in(third, 0);
+        CHECK(vshm_pool_use(here) == 0 && vshm_pool_close(third) == 0);
+        steps = 0;
+        trap(TRAP_FLAG);
+        one_more(id);
+        trap(0);
+        CHECK(vshm_pool_use(here) == 0);
+        int before = vshm_semctl(id, 0, GETVAL);
+        one_more(id);
+        CHECK(vshm_semctl(id, 0, GETVAL) == before + 1);
+    }
+    CHECK(turn_at > TURNED && signal(SIGTRAP, SIG_DFL) != SIG_ERR);
+}
+#endif
+
 int main(int count, char **arguments) {
     CHECK(count == 2);
     for (int i = 0; i < 8; i++)
@@ -46,7 +92,13 @@ int main(int count, char **arguments) {
     CHECK(vshm_semctl(second, 0, GETVAL) == 11);
     CHECK(vshm_pool_use(pools[0]) == 0 && vshm_semctl(first, 0, GETVAL) == 10);
 
+#ifdef __x86_64__
+    GIVES(vshm_pool_close(pools[6]), 0);
+    remembered(pools[2], pools[3], path[6]);
+#endif
+
     /* An attachment knows its pool. */
+    CHECK(vshm_pool_use(pools[0]) == 0);
     int segment = vshm_shmget(KEY, 4096, IPC_CREAT | 0600);
     char *p = vshm_shmat(segment, NULL, 0);
     CHECK(p != (void *)-1);

@@ -163,6 +163,12 @@ pub fn current_key(id: i32) -> u64 {
     CURRENT.load(Ordering::Relaxed) ^ u64::from(id as u32)
 }
 
+/// The same in the pool at a place.
+#[inline]
+pub fn key_in(index: usize, id: i32) -> u64 {
+    key_of(index) ^ u64::from(id as u32)
+}
+
 /// The place of the pool that calls go to.
 #[inline(always)]
 pub fn current() -> usize {

@@ -12,8 +12,8 @@ use crate::pools::{Opened, CONFIGURED, OPEN};
 use crate::{errno, ids, interrupted, open, revoked, sizes};
 
 pub use crate::pools::{
-    close, current, current_key, free_place, home, is_configured, move_home, page_size, started_of, unmap,
-    use_pool, OpenPool, POOLS,
+    close, current, current_key, free_place, home, is_configured, key_in, move_home, page_size, started_of,
+    unmap, use_pool, OpenPool, POOLS,
 };
 
 use core::ffi::c_void;
@@ -132,23 +132,24 @@ pub fn caller_of(index: usize) -> Result<Caller, Errno> {
 /// call itself: it can't panic.
 #[inline(always)]
 pub fn known() -> Option<Ctx<'static>> {
-    known_as(unpack)
+    known_in(current())
+}
+
+/// The same in the pool at a place.
+#[inline(always)]
+pub fn known_in(index: usize) -> Option<Ctx<'static>> {
+    known_as(index, unpack)
 }
 
 /// The same, if the pool can't be taken away: what is read from it then is what is there.
 #[inline(always)]
 pub fn known_to_stay() -> Option<Ctx<'static>> {
-    known_as(unpack_staying)
-}
-
-/// Can the pool that calls go to be taken away? So it is taken to be where the process is not known.
-pub fn may_go() -> bool {
-    known_to_stay().is_none()
+    known_as(current(), unpack_staying)
 }
 
 #[inline(always)]
-fn known_as(unpack: impl Fn(u64) -> Option<ProcId>) -> Option<Ctx<'static>> {
-    let index = current() % MAX_POOLS;
+fn known_as(index: usize, unpack: impl Fn(u64) -> Option<ProcId>) -> Option<Ctx<'static>> {
+    let index = index % MAX_POOLS;
     let page = page::existing().filter(|_| !interrupted::is_waiting())?;
     let me = unpack(page.memberships[index].me.load(Ordering::Acquire))?;
     match page.pid.load(Ordering::Relaxed) {

@@ -53,11 +53,10 @@ pub unsafe fn try_send_shortcut(id: i32, message: *const u8, size: usize) -> boo
 #[cold]
 #[inline(never)]
 fn remember(id: i32) {
-    let stays = !state::may_go();
     shortcut::remember(
         |page| &page.queues,
         id,
-        |ctx| Shortcut::to(ctx, id, stays).map(|(shortcut, granted)| (shortcut.words(), granted)),
+        |ctx, stays| Shortcut::to(ctx, id, stays).map(|(shortcut, granted)| (shortcut.words(), granted)),
     );
 }
 

@@ -145,7 +145,7 @@ fn remember(id: i32) {
     shortcut::remember(
         |page| &page.sets,
         id,
-        |ctx| Shortcut::to(ctx, id).map(|(shortcut, granted)| (shortcut.words(), granted)),
+        |ctx, _| Shortcut::to(ctx, id).map(|(shortcut, granted)| (shortcut.words(), granted)),
     );
 }
 

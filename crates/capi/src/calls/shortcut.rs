@@ -15,25 +15,29 @@ pub fn find<const WORDS: usize>(of: impl Fn(&Page) -> &Places<WORDS>, id: i32) -
     place(of(page), id).read(state::current_key(id), cred::is_of)
 }
 
-/// Remembers a shortcut that `makes` makes, if it does: the calling process's, for whom it says.
+/// Remembers a shortcut that `makes` makes, if it does: the calling process's, for whom it says. It is told
+/// whether the pool stays, and can't be taken away.
 #[inline]
 pub fn remember<const WORDS: usize>(
     of: impl Fn(&Page) -> &Places<WORDS>,
     id: i32,
-    makes: impl Fn(&Ctx) -> Option<([u64; WORDS], Granted)>,
+    makes: impl Fn(&Ctx, bool) -> Option<([u64; WORDS], Granted)>,
 ) {
     let Some(page) = page::existing() else { return };
-    let (place, key, pool) = (place(of(page), id), state::current_key(id), state::current());
+    // Another thread may have calls go to another pool, and back again.
+    let index = state::current() % page.memberships.len();
+    let (place, membership) = (place(of(page), id), &page.memberships[index].me);
     let made = || {
-        let (words, granted) = makes(&state::known()?)?;
+        let stays = page::unpack_staying(membership.load(Ordering::Relaxed)).is_some();
+        let (words, granted) = makes(&state::known_in(index)?, stays)?;
         Some((cred::word(granted)?, words))
     };
     if let Some((cred, words)) = place.may_be_written().then(made).flatten() {
-        place.write(key, cred, &words);
-        // If the pool is another by now, or the process is not known there any more: what makes it so does it
-        // first, and has shortcuts forgotten then.
+        place.write(state::key_in(index, id), cred, &words);
+        // If the process is not known in the pool any more: what makes it so does it first, and has shortcuts
+        // forgotten then.
         fence(Ordering::SeqCst);
-        if state::current_key(id) != key || page.memberships[pool].me.load(Ordering::Relaxed) == 0 {
+        if membership.load(Ordering::Relaxed) == 0 {
             place.forget();
         }
     }
