@@ -15,7 +15,7 @@ pub struct Place<const WORDS: usize> {
     version: AtomicU32,
     /// Whether somebody is writing.
     busy: AtomicBool,
-    /// How often it led to another IPC object than the one that was looked for.
+    /// How often it did not lead to the IPC object that was looked for.
     missed: AtomicU8,
     /// For whom it is, see [`crate::cred::word`].
     cred: AtomicU64,
@@ -47,14 +47,14 @@ impl<const WORDS: usize> Place<WORDS> {
         (self.version.load(Ordering::Relaxed) == version).then_some(words)
     }
 
-    /// Is it time for another shortcut? Where IPC objects share a place, only now and then: to write costs
-    /// more than to do without.
+    /// Is it time for another shortcut? Where IPC objects share a place, or none can be made, only now and
+    /// then: to try costs more than to do without.
     #[inline]
     pub fn may_be_written(&self) -> bool {
         const SELDOM: u8 = 16;
         let missed = self.missed.load(Ordering::Relaxed);
         self.missed.store(missed.wrapping_add(1), Ordering::Relaxed);
-        missed % SELDOM == SELDOM - 1 || self.key.load(Ordering::Relaxed) == 0
+        missed % SELDOM == 0
     }
 
     /// Puts a shortcut there, unless somebody else is doing so.
@@ -79,6 +79,7 @@ impl<const WORDS: usize> Place<WORDS> {
     /// Forgets the shortcut. A writer that is at work may put one there yet.
     pub fn forget(&self) {
         self.key.store(0, Ordering::Relaxed);
+        self.missed.store(0, Ordering::Relaxed);
     }
 }
 
@@ -86,6 +87,7 @@ impl<const WORDS: usize> Place<WORDS> {
 mod tests {
     use super::*;
     use std::thread;
+    use std::vec::Vec;
 
     fn places() -> Places<5> {
         // SAFETY: zeros are a value of every field.
@@ -104,6 +106,16 @@ mod tests {
         assert_eq!((0..64).filter(|_| place.may_be_written()).count(), 4);
         place.forget();
         assert_eq!(place.read(7, |_| true), None);
+        assert!(place.may_be_written());
+    }
+
+    #[test]
+    fn what_can_not_be_remembered_is_seldom_tried() {
+        let places = places();
+        let place = place(&places, 33);
+        let tried = (0..64).filter(|_| place.may_be_written());
+        assert_eq!(tried.collect::<Vec<_>>(), [0, 16, 32, 48]);
+        place.forget();
         assert!(place.may_be_written());
     }
 
