@@ -58,16 +58,10 @@ pub extern "C" fn vshm_semget(key: i32, count: i32, flags: i32) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn vshm_semop(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
     // SAFETY: as the header demands.
-    unsafe { sem::by_shortcut(id, sops, count, semop_found) }
+    unsafe { sem::op_or(id, sops, count, semop_slow) }
 }
 
-/// A function of its own, so that [`vshm_semop`] itself has nothing to save and restore.
-#[inline(never)]
-unsafe extern "C" fn semop_found(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
-    // SAFETY: as the header demands.
-    if unsafe { sem::try_fast(id, sops, count) } {
-        return 0;
-    }
+unsafe extern "C" fn semop_slow(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
     // SAFETY: as the header demands.
     guard("vshm_semop", move || unsafe { sem::op(&caller()?, id, sops, count) })
 }
@@ -98,20 +92,10 @@ pub extern "C" fn vshm_msgget(key: i32, flags: i32) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn vshm_msgsnd(id: i32, message: *const c_void, size: usize, flags: i32) -> i32 {
     // SAFETY: as the header demands.
-    if unsafe { msg::try_send_shortcut(id, message.cast(), size) } {
-        return 0;
-    }
-    // SAFETY: as the header demands.
-    unsafe { msgsnd_found(id, message, size, flags) }
+    unsafe { msg::send_or(id, message, size, flags, msgsnd_slow) }
 }
 
-/// See [`semop_found`].
-#[inline(never)]
-unsafe extern "C" fn msgsnd_found(id: i32, message: *const c_void, size: usize, flags: i32) -> i32 {
-    // SAFETY: as the header demands.
-    if unsafe { msg::try_send_fast(id, message.cast(), size) } {
-        return 0;
-    }
+unsafe extern "C" fn msgsnd_slow(id: i32, message: *const c_void, size: usize, flags: i32) -> i32 {
     guard("vshm_msgsnd", move || {
         // SAFETY: as the header demands.
         unsafe { msg::send(&caller()?, id, message.cast(), size, flags) }
@@ -127,26 +111,16 @@ pub unsafe extern "C" fn vshm_msgrcv(
     flags: i32,
 ) -> isize {
     // SAFETY: as the header demands.
-    if let Some(length) = unsafe { msg::try_receive_shortcut(id, message.cast(), size, mtype, flags) } {
-        return length;
-    }
-    // SAFETY: as the header demands.
-    unsafe { msgrcv_found(id, message, size, mtype, flags) }
+    unsafe { msg::receive_or(id, message, size, mtype, flags, msgrcv_slow) }
 }
 
-/// See [`semop_found`].
-#[inline(never)]
-unsafe extern "C" fn msgrcv_found(
+unsafe extern "C" fn msgrcv_slow(
     id: i32,
     message: *mut c_void,
     size: usize,
     mtype: i64,
     flags: i32,
 ) -> isize {
-    // SAFETY: as the header demands.
-    if let Some(length) = unsafe { msg::try_receive_fast(id, message.cast(), size, mtype, flags) } {
-        return length;
-    }
     guard("vshm_msgrcv", move || {
         // SAFETY: as the header demands.
         unsafe { msg::receive(&caller()?, id, message.cast(), size, mtype, flags) }

@@ -91,21 +91,10 @@ pub extern "C" fn semget(key: i32, count: i32, flags: i32) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn semop(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
     // SAFETY: as the caller vouches.
-    unsafe { sem::by_shortcut(id, sops, count, semop_found) }
+    unsafe { sem::op_or(id, sops, count, semop_slow) }
 }
 
-/// A function of its own, so that [`semop`] itself has nothing to save and restore.
-#[inline(never)]
-unsafe extern "C" fn semop_found(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
-    // SAFETY: as the caller vouches.
-    if unsafe { sem::try_fast(id, sops, count) } {
-        return 0;
-    }
-    // SAFETY: as the caller vouches.
-    unsafe { semop_slow(id, sops, count) }
-}
-
-/// A function of its own, so that [`semop_found`] has little to save and restore.
+/// A function of its own, so that those before it have little to save and restore.
 #[inline(never)]
 unsafe extern "C" fn semop_slow(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
     by_id(
@@ -172,22 +161,7 @@ pub extern "C" fn msgget(key: i32, flags: i32) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn msgsnd(id: i32, message: *const c_void, size: usize, flags: i32) -> i32 {
     // SAFETY: as the caller vouches.
-    if unsafe { msg::try_send_shortcut(id, message.cast(), size) } {
-        return 0;
-    }
-    // SAFETY: as the caller vouches.
-    unsafe { msgsnd_found(id, message, size, flags) }
-}
-
-/// See [`semop_found`].
-#[inline(never)]
-unsafe extern "C" fn msgsnd_found(id: i32, message: *const c_void, size: usize, flags: i32) -> i32 {
-    // SAFETY: as the caller vouches.
-    if unsafe { msg::try_send_fast(id, message.cast(), size) } {
-        return 0;
-    }
-    // SAFETY: as the caller vouches.
-    unsafe { msgsnd_slow(id, message, size, flags) }
+    unsafe { msg::send_or(id, message, size, flags, msgsnd_slow) }
 }
 
 /// See [`semop_slow`].
@@ -210,28 +184,7 @@ unsafe extern "C" fn msgsnd_slow(id: i32, message: *const c_void, size: usize, f
 #[no_mangle]
 pub unsafe extern "C" fn msgrcv(id: i32, message: *mut c_void, size: usize, mtype: i64, flags: i32) -> isize {
     // SAFETY: as the caller vouches.
-    if let Some(length) = unsafe { msg::try_receive_shortcut(id, message.cast(), size, mtype, flags) } {
-        return length;
-    }
-    // SAFETY: as the caller vouches.
-    unsafe { msgrcv_found(id, message, size, mtype, flags) }
-}
-
-/// See [`semop_found`].
-#[inline(never)]
-unsafe extern "C" fn msgrcv_found(
-    id: i32,
-    message: *mut c_void,
-    size: usize,
-    mtype: i64,
-    flags: i32,
-) -> isize {
-    // SAFETY: as the caller vouches.
-    if let Some(length) = unsafe { msg::try_receive_fast(id, message.cast(), size, mtype, flags) } {
-        return length;
-    }
-    // SAFETY: as the caller vouches.
-    unsafe { msgrcv_slow(id, message, size, mtype, flags) }
+    unsafe { msg::receive_or(id, message, size, mtype, flags, msgrcv_slow) }
 }
 
 /// See [`semop_slow`].

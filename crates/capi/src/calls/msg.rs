@@ -5,6 +5,7 @@ use super::{again, check_ctl, clamp, cmd, fetch, store};
 use crate::abi::{self, Msginfo, Plain};
 use crate::state::{self, Caller};
 use crate::{raw, user};
+use core::ffi::c_void;
 use libc::msqid_ds;
 use vshmem_ipc::msg::shortcut::Shortcut;
 use vshmem_ipc::msg::Outgoing;
@@ -25,13 +26,89 @@ pub fn get(caller: &Caller, key: i32, flags: i32) -> Result<i32, Errno> {
     again(|| msg::get(&caller.ctx, key, flags))
 }
 
+/// A `msgsnd` of one's own kind.
+pub type Msgsnd = unsafe extern "C" fn(i32, *const c_void, usize, i32) -> i32;
+
+/// `msgsnd` where nothing stands in the way, or else by `slow`.
+///
+/// # Safety
+/// As [`send`], and as `slow` demands.
+#[inline(always)]
+pub unsafe fn send_or(id: i32, message: *const c_void, size: usize, flags: i32, slow: Msgsnd) -> i32 {
+    // SAFETY: as the caller vouches.
+    if unsafe { try_send_shortcut(id, message.cast(), size) } {
+        return 0;
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { msgsnd_found(id, message, size, flags, slow) }
+}
+
+/// A function of its own, so that `msgsnd` itself has nothing to save and restore.
+#[inline(never)]
+unsafe extern "C" fn msgsnd_found(
+    id: i32,
+    message: *const c_void,
+    size: usize,
+    flags: i32,
+    slow: Msgsnd,
+) -> i32 {
+    // SAFETY: as the caller vouches.
+    if unsafe { try_send_fast(id, message.cast(), size) } {
+        return 0;
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { slow(id, message, size, flags) }
+}
+
+/// A `msgrcv` of one's own kind.
+pub type Msgrcv = unsafe extern "C" fn(i32, *mut c_void, usize, i64, i32) -> isize;
+
+/// `msgrcv` where nothing stands in the way, or else by `slow`.
+///
+/// # Safety
+/// As [`receive`], and as `slow` demands.
+#[inline(always)]
+pub unsafe fn receive_or(
+    id: i32,
+    message: *mut c_void,
+    size: usize,
+    mtype: i64,
+    flags: i32,
+    slow: Msgrcv,
+) -> isize {
+    // SAFETY: as the caller vouches.
+    if let Some(length) = unsafe { try_receive_shortcut(id, message.cast(), size, mtype, flags) } {
+        return length;
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { msgrcv_found(id, message, size, mtype, flags, slow) }
+}
+
+/// See [`msgsnd_found`].
+#[inline(never)]
+unsafe extern "C" fn msgrcv_found(
+    id: i32,
+    message: *mut c_void,
+    size: usize,
+    mtype: i64,
+    flags: i32,
+    slow: Msgrcv,
+) -> isize {
+    // SAFETY: as the caller vouches.
+    if let Some(length) = unsafe { try_receive_fast(id, message.cast(), size, mtype, flags) } {
+        return length;
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { slow(id, message, size, mtype, flags) }
+}
+
 /// `msgsnd` where nothing stands in the way, to a queue that is remembered: see [`Shortcut`]. False says
 /// nothing.
 ///
 /// # Safety
 /// As [`send`].
 #[inline(always)]
-pub unsafe fn try_send_shortcut(id: i32, message: *const u8, size: usize) -> bool {
+unsafe fn try_send_shortcut(id: i32, message: *const u8, size: usize) -> bool {
     let now = raw::seconds();
     // SAFETY: words of a shortcut to a queue in a pool to which the process is known, so it is mapped; type
     // and text are found readable.
@@ -65,7 +142,7 @@ fn remember(id: i32) {
 /// # Safety
 /// As [`send`].
 #[inline(always)]
-pub unsafe fn try_send_fast(id: i32, message: *const u8, size: usize) -> bool {
+unsafe fn try_send_fast(id: i32, message: *const u8, size: usize) -> bool {
     let Some(ctx) = state::known() else {
         return false;
     };
@@ -120,7 +197,7 @@ pub unsafe fn send(
 /// # Safety
 /// As [`receive`].
 #[inline(always)]
-pub unsafe fn try_receive_shortcut(
+unsafe fn try_receive_shortcut(
     id: i32,
     message: *mut u8,
     capacity: usize,
@@ -149,7 +226,7 @@ pub unsafe fn try_receive_shortcut(
 /// # Safety
 /// As [`receive`].
 #[inline(always)]
-pub unsafe fn try_receive_fast(
+unsafe fn try_receive_fast(
     id: i32,
     message: *mut u8,
     capacity: usize,

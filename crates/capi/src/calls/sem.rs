@@ -46,22 +46,33 @@ pub fn get(caller: &Caller, key: i32, count: i32, flags: i32) -> Result<i32, Err
 /// A `semop` of one's own kind.
 pub type Semop = unsafe extern "C" fn(i32, *mut Sembuf, usize) -> i32;
 
-/// `semop` by a shortcut, or else by `found`, which finds the set.
+/// `semop` where nothing stands in the way, or else by `slow`.
 ///
 /// # Safety
-/// As [`op`], and as `found` demands.
+/// As [`op`], and as `slow` demands.
 #[inline(always)]
-pub unsafe fn by_shortcut(id: i32, sops: *mut Sembuf, count: usize, found: Semop) -> i32 {
+pub unsafe fn op_or(id: i32, sops: *mut Sembuf, count: usize, slow: Semop) -> i32 {
     if count == 1 {
         // SAFETY: as the caller vouches.
         match unsafe { try_shortcut(id, sops) } {
             Some(performed) => return record_time(performed),
             // SAFETY: as the caller vouches. One is said again, so that it need not be kept.
-            None => return unsafe { found(id, sops, 1) },
+            None => return unsafe { semop_found(id, sops, 1, slow) },
         }
     }
     // SAFETY: as the caller vouches.
-    unsafe { found(id, sops, count) }
+    unsafe { semop_found(id, sops, count, slow) }
+}
+
+/// A function of its own, so that `semop` itself has nothing to save and restore.
+#[inline(never)]
+unsafe extern "C" fn semop_found(id: i32, sops: *mut Sembuf, count: usize, slow: Semop) -> i32 {
+    // SAFETY: as the caller vouches.
+    if unsafe { try_fast(id, sops, count) } {
+        return 0;
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { slow(id, sops, count) }
 }
 
 /// `semop` with one operation that nothing stands in the way of, on a set that is remembered: see [`Shortcut`].
@@ -106,7 +117,7 @@ extern "C" fn record_time(performed: Performed) -> i32 {
 /// # Safety
 /// As [`op`].
 #[inline(always)]
-pub unsafe fn try_fast(id: i32, sops: *const Sembuf, count: usize) -> bool {
+unsafe fn try_fast(id: i32, sops: *const Sembuf, count: usize) -> bool {
     if (count != 1) | !user::known_readable(sops, size_of::<Sembuf>()) {
         return false;
     }
