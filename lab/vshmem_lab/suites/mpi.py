@@ -16,7 +16,7 @@ ONE_KERNEL, ONE_MACHINE = "one kernel", "one machine"
 VSHMEM, TCP = "Vshmem, {} machines", "TCP, {} machines"
 SIZES = (8, 64, 512, 4096, 32768, 1 << 18, 1 << 20, 4 << 20)
 COLLECTIVES = ("barrier", "bcast", "allreduce", "alltoall")
-COLLECTIVE_SIZES = (8, 1024, 32768, 1 << 18)
+COLLECTIVE_SIZES = (8, 1024, 32768)
 MIB = 1 << 20
 
 
