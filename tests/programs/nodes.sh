@@ -8,20 +8,21 @@ need mpicc.mpich libmpich-dev
 need mpiexec.mpich mpich
 [ "$PROGRAMS_MODE" = vshmem ] || skip "the kernel's System V IPC does not reach another name space"
 "$here/mpi/node" here true 2>err.log || skip "namespaces of a user's own are not allowed here: $(cat err.log)"
-mpicc.mpich -Wall -Wextra -Werror -O2 "$here/mpi/ring.c" -o ring
+for program in ring late; do mpicc.mpich -Wall -Wextra -Werror -O2 "$here/mpi/$program.c" -o $program; done
 cc -Wall -Wextra -Werror -O2 "$here/mpi/keepalive.c" -o keepalive -lucp -lucs
 
-export UCX_TLS=sysv,self UCX_MEM_MMAP_HOOK_MODE=none
+export UCX_TLS=sysv,self UCX_MEM_MMAP_HOOK_MODE=none UCX_ADAPTIVE_PROGRESS=n
 ucx=$(dirname "$PROGRAMS_LIB")/libvshmem_ucx.so
 # Processes of one node, too, talk by UCX, not by MPICH's own shared memory.
 export MPIR_CVAR_NOLOCAL=1
 
-# job PROCESSES PRELOAD [WORDS...]: on the nodes one and two in turn, each behind these words
+program=./ring
+# job PROCESSES PRELOAD [WORDS...]: the program on the nodes one and two in turn, each behind these words
 job() {
     local processes=$1 preload=$2
     shift 2
     timeout 60 mpiexec.mpich -launcher ssh -launcher-exec "$here/mpi/node" -hosts one,two -n "$processes" \
-        env LD_PRELOAD="$preload" VSHMEM_POOL="$pool" "$@" "$PROGRAMS_FORBID" ./ring >job.log 2>&1
+        env LD_PRELOAD="$preload" VSHMEM_POOL="$pool" "$@" "$PROGRAMS_FORBID" $program >job.log 2>&1
 }
 
 # refused WHY COMMAND...: the job ends because UCX reaches nobody
@@ -50,13 +51,18 @@ export UCX_TLS=sysv,self UCX_LOG_LEVEL=warn
 printf '#!/bin/sh\n[ "$(hostname)" = one ] || export VSHMEM_POOL=%s\nexec "$@"\n' "$pool.other" >by-node
 chmod +x by-node
 refused "processes of two pools reached each other" job 2 "$PROGRAMS_LIB:$ucx" ./by-node
-# By TCP they do, and those of one pool by that as before.
-export UCX_TLS=sysv,tcp,self UCX_LOG_LEVEL=info
+# By TCP they do, and those of one pool by that as before. The settings are those of vshmem mpirun.
+export UCX_TLS=sysv,tcp,self UCX_TCP_PUT_ENABLE=n VSHMEM_UCX_YIELD=1 UCX_LOG_LEVEL=info
 job 4 "$PROGRAMS_LIB:$ucx" ./by-node || fail "over two pools and TCP: $(cat job.log)"
 for text in "4 processes done" "tag(tcp/" "tag(sysv/memory"; do
     grep -qF "$text" job.log || fail "over two pools and TCP, no '$text': $(cat job.log)"
 done
-export UCX_TLS=sysv,self UCX_LOG_LEVEL=warn
+# One that ends first acknowledges what the other sends at its own end: else that would never end.
+program=./late UCX_LOG_LEVEL=warn
+job 2 "$PROGRAMS_LIB:$ucx" ./by-node || fail "an end that is late: $(cat job.log)"
+equal "output of late" "5 came" "$(cat job.log)"
+unset UCX_TCP_PUT_ENABLE
+export UCX_TLS=sysv,self
 # Two that watch each other, as UCX does where it is asked to: they hear of the other's end, and not before,
 # though both have the same pid.
 watch() { # watch NODE FILE OTHERS_FILE

@@ -73,6 +73,31 @@ pub unsafe fn progress(worker: *mut c_void) -> c_uint {
     unsafe { transmute::<*mut c_void, Function>(found)(worker) }
 }
 
+/// Begins to close an endpoint.
+///
+/// # Safety
+/// As UCX's `ucp_disconnect_nb` demands.
+pub unsafe fn disconnect(endpoint: *mut c_void) -> *mut c_void {
+    type Function = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
+    // An error stands in a pointer, as UCX has it.
+    look_up(c"ucp_disconnect_nb", UCP).map_or(isize::from(UNSUPPORTED) as *mut c_void, |f| {
+        // SAFETY: UCX's function of this type, and the caller vouches for the argument.
+        unsafe { transmute::<*mut c_void, Function>(f)(endpoint) }
+    })
+}
+
+/// Destroys a worker.
+///
+/// # Safety
+/// As UCX's `ucp_worker_destroy` demands.
+pub unsafe fn destroy(worker: *mut c_void) {
+    type Function = unsafe extern "C" fn(*mut c_void);
+    if let Some(f) = look_up(c"ucp_worker_destroy", UCP) {
+        // SAFETY: UCX's function of this type, and the caller vouches for the argument.
+        unsafe { transmute::<*mut c_void, Function>(f)(worker) }
+    }
+}
+
 /// The function that the caller would have found: the next one of the program and what it was linked with, or
 /// else that of a library which was opened for a plug-in alone, as Open MPI does.
 fn look_up(name: &CStr, library: &CStr) -> Option<*mut c_void> {

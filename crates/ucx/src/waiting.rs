@@ -9,6 +9,7 @@
 //!   `sched_yield` after a question does nothing. All others, as those of a program's own locks, are carried
 //!   out as ever.
 
+use crate::closing;
 use crate::next;
 use core::cell::Cell;
 use core::ffi::{c_int, c_uint, c_void, CStr};
@@ -33,6 +34,7 @@ thread_local! {
 pub unsafe extern "C" fn ucp_worker_progress(worker: *mut c_void) -> c_uint {
     // SAFETY: as the caller vouches.
     let progress = unsafe { next::progress(worker) };
+    closing::asks(worker);
     ASKED.set(true);
     let vain = if progress > 0 { 0 } else { VAIN.get().saturating_add(1) };
     VAIN.set(vain);
