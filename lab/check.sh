@@ -35,6 +35,12 @@ missing=$(grep 'missing:' "$work/said" | grep -v 'not installed' || true)
 [ -z "$missing" ] || fail "not measured: $missing"
 grep -Eq "one kernel +8 B +[0-9.]+ (ns|µs)|missing:" "$work/said" || fail "$(cat "$work/said")"
 
+# The dwarfs answer rightly in all models; an answer that is wrong would be missing.
+"$lab" run dwarfs --miniature --environment native --case 'dot product, double' --case 'pi by' \
+    --case 'reduction, 2' --output "$work/dwarfs" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+missing=$(grep 'missing:' "$work/said" | grep -ve 'Only root' -e 'not installed' || true)
+[ -z "$missing" ] || fail "not measured: $missing"
+
 # An interrupted run goes on.
 "$lab" run rivals --environment native --repetitions 15 --seconds 0.05 --output "$work/cut" \
     >"$work/said" 2>&1 &

@@ -11,7 +11,7 @@ import pandas as pd
 
 from vshmem_lab import stats, store
 from vshmem_lab.model import RATES, Case
-from vshmem_lab.text import times
+from vshmem_lab.text import size_text, times
 
 KEY = ["suite", "case", "environment"]
 PERCENTILES = ("p50", "p99", "p999")
@@ -27,6 +27,7 @@ class Line:
     floor: bool
     lacks: str
     paper: str
+    counts: str = ""  # what size counts, if not bytes
     summary: stats.Summary | None = None
     tail: dict[str, float | None] = field(default_factory=dict)
     placement: str = ""
@@ -37,6 +38,11 @@ class Line:
     limits: list[tuple[str, bool]] = field(
         default_factory=list
     )  # what is wanted, and whether it is so
+
+    @property
+    def sized(self) -> str:
+        """Its size in words; nothing where there is none."""
+        return size_text(self.size, self.counts) if self.size else ""
 
 
 @dataclass
@@ -121,6 +127,7 @@ def describe(cases: Sequence[Case]) -> list[dict]:
             "unit": case.unit,
             "way": case.way,
             "sizes": list(case.sizes),
+            "counts": case.counts,
             "wanted": [vars(wanted) for wanted in case.wanted],
             "contenders": [
                 {
@@ -160,7 +167,7 @@ def _table(case: dict, samples: pd.DataFrame | None, enough: int) -> Table | Non
     tried, kept = (found["repetition"].nunique() for found in (samples, steady))
     used = steady if kept >= min(enough, tried) else samples
     lines = [
-        _line(contender, size, used)
+        _line(contender, size, used, case.get("counts", ""))
         for contender in case["contenders"]
         for size in (case["sizes"][:1] if contender["floor"] else case["sizes"])
     ]
@@ -184,10 +191,10 @@ def _of(samples: pd.DataFrame, contender: str, size: int) -> pd.DataFrame:
     return samples[(samples["contender"] == contender) & (samples["size"] == size)]
 
 
-def _line(contender: dict, size: int, samples: pd.DataFrame) -> Line:
+def _line(contender: dict, size: int, samples: pd.DataFrame, counts: str) -> Line:
     mine = _of(samples, contender["name"], size)
     about = {key: contender[key] for key in ("vshmem", "floor", "lacks", "paper")}
-    line = Line(contender["name"], size, **about)
+    line = Line(contender["name"], size, **about, counts=counts)
     good = mine.dropna(subset=["value"])
     errors = [error for error in mine["error"] if error]
     if len(good) == 0:

@@ -15,7 +15,7 @@ from vshmem_lab.report import docs
 from vshmem_lab.report.grid import as_text
 from vshmem_lab.report.write import write
 from vshmem_lab.suites.table import ABOUT, SUITES
-from vshmem_lab.text import bytes_text, size
+from vshmem_lab.text import size, size_text
 
 EPILOG = """\
 examples:
@@ -100,7 +100,7 @@ def _list(options: argparse.Namespace) -> int:
             raise Failed(f"There is no suite {suite}. There are: {', '.join(SUITES)}.")
         print(f"{suite}: {ABOUT[suite]}")
         for case in SUITES[suite] if options.suites else ():
-            sizes = ", ".join(bytes_text(size) for size in case.sizes if size)
+            sizes = ", ".join(size_text(size, case.counts) for size in case.sizes if size)
             print(f"  {case.label}{': ' + sizes if sizes else ''}")
             print(f"    {'; '.join(contender.name for contender in case.contenders)}")
     runs = sorted(file.parent.name for file in paths.runs().glob("*/run.json"))

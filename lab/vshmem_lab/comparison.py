@@ -16,7 +16,7 @@ import pandas as pd
 from vshmem_lab import analysis, stats, store
 from vshmem_lab.analysis import Line, Run, Table
 from vshmem_lab.report.grid import Grid
-from vshmem_lab.text import bytes_text, quantity
+from vshmem_lab.text import quantity
 
 
 def compare(old: Path, new: Path) -> Grid:
@@ -70,7 +70,7 @@ def _row(old: Side, new: Side) -> list[str]:
             relative = f"{found.ratio - 1:+.1%}"
     return [
         table.title + (f", {line.contender}" if line.contender != "Vshmem" else ""),
-        bytes_text(line.size) if line.size else "",
+        line.sized,
         quantity(old[1].summary.median, table.unit),
         quantity(line.summary.median, table.unit),
         f"{change.ratio - 1:+.1%}",

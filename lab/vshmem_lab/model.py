@@ -55,6 +55,7 @@ class Case:
     environment: str
     contenders: tuple[Contender, ...]
     sizes: tuple[int, ...] = (0,)
+    counts: str = ""  # what sizes count, if not bytes
     unit: str = "ns"
     way: str = ""
     wanted: tuple[Wanted, ...] = ()

@@ -72,9 +72,12 @@ def _installed_library() -> Path:
     return beside
 
 
-def build_programs() -> None:
-    """Compiles the C programs."""
-    argv = ["make", "--silent", "-C", str(LAB), f"OUT={programs()}"]
+def build_programs(goal: str = "all") -> None:
+    """Compiles the C programs, or those of a goal of the Makefile."""
+    argv = ["make", "--silent", "-C", str(LAB), f"OUT={programs()}", goal]
+    if goal == "dwarfs-vshmem":
+        argv += [f"LIBRARY={library()}"]
+        argv += [] if CHECKOUT else [f"HEADERS={library().parent.parent / 'include'}"]
     try:
         done = subprocess.run(argv, capture_output=True, text=True)
     except FileNotFoundError:

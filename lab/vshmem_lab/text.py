@@ -35,6 +35,11 @@ def bytes_text(size: int) -> str:
     return f"{size} B"
 
 
+def size_text(size: int, counts: str) -> str:
+    """A size in bytes, or in what it counts."""
+    return f"{size:,} {counts}" if counts else bytes_text(size)
+
+
 def times(ratio: float) -> str:
     """A ratio."""
     return significant(ratio)

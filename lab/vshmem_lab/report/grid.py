@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from vshmem_lab.analysis import Line, Run, Table
-from vshmem_lab.text import bytes_text, duration, quantity
+from vshmem_lab.text import duration, quantity
 
 EMULATED = (
     "Emulated: QEMU without KVM translated the machines' instructions. Compare rows with each "
@@ -61,7 +61,7 @@ _HEADS = (
 def _cells(table: Table, line: Line) -> dict[str, str]:
     cells = {
         "contender": line.contender + (" (the floor)" if line.floor else ""),
-        "size": bytes_text(line.size) if line.size else "",
+        "size": line.sized,
         "papers": line.paper,
     }
     if line.summary is None:
@@ -173,7 +173,7 @@ def heading(run: Run) -> list[tuple[str, str]]:
 
 def named(line: Line) -> str:
     """A contender with its size."""
-    return f"{line.contender}, {bytes_text(line.size)}" if line.size else line.contender
+    return f"{line.contender}, {line.sized}" if line.size else line.contender
 
 
 def beaten(run: Run) -> list[str]:

@@ -12,7 +12,7 @@ from matplotlib import pyplot  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
 
 from vshmem_lab.analysis import Line, Table  # noqa: E402
-from vshmem_lab.text import bytes_text, quantity  # noqa: E402
+from vshmem_lab.text import quantity, size_text  # noqa: E402
 
 # Of Vshmem, of its rivals (told apart by their markers too), and of the floor.
 OURS = ("#0b5fa5", "#4ba3e3", "#0f7a6b")
@@ -91,7 +91,7 @@ def _bars(axes: Axes, table: Table) -> None:
 
 
 def _name(line: Line) -> str:
-    return f"{line.contender}, {bytes_text(line.size)}" if line.size else line.contender
+    return f"{line.contender}, {line.sized}" if line.size else line.contender
 
 
 def _lines(axes: Axes, table: Table) -> None:
@@ -110,7 +110,8 @@ def _lines(axes: Axes, table: Table) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_ylabel("logarithmic", fontsize=8)
-    axes.set_xticks(ticks, [bytes_text(size) for size in ticks], fontsize=8)
+    counts = table.lines[0].counts
+    axes.set_xticks(ticks, [size_text(size, counts) for size in ticks], fontsize=8)
     axes.yaxis.set_major_formatter(lambda value, _: quantity(value, table.unit))
     axes.tick_params(axis="y", labelsize=8)
     axes.minorticks_off()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vshmem_lab import builds
 from vshmem_lab.model import Missing, Runner
-from vshmem_lab.runners import machines, mpi, onekernel, xen
+from vshmem_lab.runners import dwarfs, machines, mpi, onekernel, xen
 
 # Of the runners "at a rate": a round each 100 us, more than the kernel takes for one.
 INTERVAL = 100_000
@@ -46,6 +46,7 @@ class Runners:
             "wakeup": lambda: machines.Wakeup(self.machines()),
             "Xen": lambda: xen.Domains(repetitions),
             **mpi.runners(self.machines, pair),
+            **dwarfs.runners(self.machines, pair, lambda: self._pool("vshmem"), self._enclosed),
         }
 
     def __enter__(self) -> Runners:

@@ -1,0 +1,123 @@
+/* DWARF-MODEL [-k KEY] [-p PROCESSES] [-t SECONDS] WHAT SIZE [WHAT SIZE]...: see dwarf.h.
+ *
+ * Prints the median nanoseconds of a run of each, and the answer of the last run. */
+#define _GNU_SOURCE
+#include "dwarf.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST = 4096 };
+/* Batches of runs are at least so long, that reading the clock costs nothing to speak of. */
+static const double BATCH = 50e3;
+
+void die(const char *what) {
+    fprintf(stderr, "dwarf: %s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+void *own_memory(size_t size) {
+    void *memory = calloc(1, size ? size : 1);
+    if (memory == NULL)
+        die("calloc");
+    return memory;
+}
+
+struct part part_of(size_t n, int number, int of) {
+    size_t each = n / (size_t)of, more = n % (size_t)of, i = (size_t)number;
+    size_t from = i * each + (i < more ? i : more);
+    return (struct part){from, from + each + (i < more)};
+}
+
+double checksum(const double *values, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += (double)(1 + i % 31) * values[i];
+    return sum;
+}
+
+static double now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void run(uint64_t times) {
+    for (uint64_t i = 0; i < times; i++)
+        dwarf_run();
+}
+
+/* How many runs a batch has: all members do as many. */
+static uint64_t runs_of_a_batch(double *ns) {
+    for (uint64_t runs = 1;; runs *= 2) {
+        team_barrier();
+        double began = now_ns();
+        run(runs);
+        *ns = now_ns() - began;
+        if (team_tell(*ns >= BATCH))
+            return runs;
+    }
+}
+
+/* The median time of a run. */
+static double measure(double seconds) {
+    static double sample[MOST];
+    double ns;
+    run(1); /* warms up */
+    uint64_t runs = runs_of_a_batch(&ns);
+    double fitting = seconds * 1e9 / ns;
+    uint64_t batches = team_tell(fitting < 1 ? 1 : fitting > MOST ? MOST : (uint64_t)fitting);
+    team_barrier();
+    for (uint64_t i = 0; i < batches; i++) {
+        double began = now_ns();
+        run(runs);
+        sample[i] = (now_ns() - began) / (double)runs;
+    }
+    qsort(sample, batches, sizeof *sample, by_value);
+    return batches % 2 ? sample[batches / 2] : (sample[batches / 2 - 1] + sample[batches / 2]) / 2;
+}
+
+int main(int argc, char **argv) {
+    double seconds = 0.05;
+    unsigned key = 0x44570000;
+    int option, size = 1;
+    while ((option = getopt(argc, argv, "+k:p:t:")) != -1) {
+        if (option == 'k')
+            key = (unsigned)strtoul(optarg, NULL, 0);
+        else if (option == 'p')
+            size = atoi(optarg);
+        else if (option == 't')
+            seconds = atof(optarg);
+        else
+            return 2;
+    }
+    if (optind == argc || (argc - optind) % 2 || size < 1) {
+        fprintf(stderr, "dwarf: pairs of WHAT SIZE are needed\n");
+        return 2;
+    }
+    /* An emulator computes by the host's processor once a result was inexact, and else slowly. */
+    volatile double third = 1;
+    third /= 3;
+    team_join(&argc, &argv, key, size);
+    for (int i = optind; i < argc; i += 2) {
+        dwarf_set_up(argv[i], strtoul(argv[i + 1], NULL, 10));
+        double ns = measure(seconds), answer = dwarf_answer();
+        if (team_rank == 0) {
+            printf("%s %s %.6g %.17g\n", argv[i], argv[i + 1], ns, answer);
+            fflush(stdout);
+        }
+        team_barrier();
+        dwarf_tear_down();
+    }
+    team_leave();
+    return 0;
+}

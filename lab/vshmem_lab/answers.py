@@ -1,0 +1,111 @@
+"""What the dwarfs' programs have to answer, computed by NumPy instead of their C.
+
+An answer depends on all of a result: values are summed with weights, so that those that are
+missing, stale, or in each other's place show. Answers of BLAS are whole numbers and exact; the
+others may differ by rounding, since each model adds in its own order.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from vshmem_lab.model import Failed
+
+ROUNDING = 1e-9
+ITERATIONS = 1000
+BOX, STEP, GOLDEN = 10.0, 1e-4, 0.6180339887498949
+
+
+def checksum(values: np.ndarray) -> float:
+    """The weighted sum that the programs use."""
+    flat = values.ravel()
+    return float(np.dot(1.0 + np.arange(flat.size) % 31, flat))
+
+
+def _left(count: int) -> np.ndarray:
+    return np.arange(count) % 7 - 3.0
+
+
+def _right(count: int) -> np.ndarray:
+    return np.arange(count) % 5 - 2.0
+
+
+def _dot(n: int) -> float:
+    return float(_left(n) @ _right(n))
+
+
+def _vector(n: int) -> float:
+    return checksum(_left(n * n).reshape(n, n) @ _right(n))
+
+
+def _matrix(n: int) -> float:
+    return checksum(_left(n * n).reshape(n, n) @ _right(n * n).reshape(n, n))
+
+
+def _laplace(n: int) -> float:
+    old = np.zeros((n, n))
+    old[0] = 1
+    change = 0.0
+    for _ in range(ITERATIONS):
+        new = old.copy()
+        around = old[1:-1, :-2] + old[1:-1, 2:] + old[:-2, 1:-1] + old[2:, 1:-1]
+        new[1:-1, 1:-1] = around / 4
+        change = float(((new - old) ** 2).sum())
+        old = new
+    return checksum(old) + change
+
+
+def _pi(n: int) -> float:
+    x = np.arange(n) / n
+    f = [4 / (1 + at * at) for at in (x, x + 0.5 / n, x + 1 / n)]
+    return float((f[0] + 4 * f[1] + f[2]).sum() / (6 * n))
+
+
+def _md(what: str, n: int) -> float:
+    dimensions, steps = (int(word) for word in what.split("d-"))
+    golden = np.arange(1, n * dimensions + 1) * GOLDEN
+    position = (BOX * (golden - np.floor(golden))).reshape(n, dimensions)
+    velocity, acceleration = np.zeros_like(position), np.zeros_like(position)
+    potential = kinetic = 0.0
+    for _ in range(steps):
+        apart = position[:, None, :] - position[None, :, :]
+        distance = np.sqrt((apart**2).sum(axis=2))
+        near = np.minimum(distance, math.pi / 2)
+        potential = float(0.5 * (np.sin(near) ** 2).sum())
+        kinetic = float(0.5 * (velocity**2).sum())
+        np.fill_diagonal(distance, 1)
+        force = -(apart * (np.sin(2 * near) / distance)[:, :, None]).sum(axis=1)
+        position = position + velocity * STEP + 0.5 * STEP * STEP * acceleration
+        velocity = velocity + 0.5 * STEP * (force + acceleration)
+        acceleration = force
+    return checksum(position) + potential + kinetic
+
+
+_ANSWERS: dict[str, Callable[[int], float]] = {
+    "dot": _dot,
+    "vector": _vector,
+    "matrix": _matrix,
+    "laplace": _laplace,
+    "pi": _pi,
+}
+
+
+@functools.cache
+def answer(what: str, size: int, processes: int) -> float:
+    """What a dwarf has to answer."""
+    if what in ("barrier", "reduction"):
+        return processes * (processes + 1) / 2 if what == "reduction" else 0.0
+    return _ANSWERS[what](size) if what in _ANSWERS else _md(what, size)
+
+
+def check(what: str, size: int, processes: int, found: float) -> None:
+    """Raises Failed if that is not the answer."""
+    right = answer(what, size, processes)
+    exact = what in ("dot", "vector", "matrix")
+    # Comparisons with NaN are false, so it is no answer either.
+    if not abs(found - right) <= (0 if exact else ROUNDING * abs(right)):
+        raise Failed(f"{what} of {size} is wrong: {found:.17g} instead of {right:.17g}.")

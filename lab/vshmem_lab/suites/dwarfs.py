@@ -1,0 +1,137 @@
+"""The suite `dwarfs`: the papers' programs by MPI, OpenMP, System V, and that between machines.
+
+Paper 004: BLAS 1 to 3 by rows, Laplace by Jacobi with 1000 iterations, pi by Simpson's rule,
+molecular dynamics by velocity Verlet. All models share the arithmetic and the compiler's flags, and
+have to give the same answer. What is timed is a run, without the start of processes: OpenMP's
+threads are there already, MPI is initialised, segments are attached.
+"""
+
+from __future__ import annotations
+
+from vshmem_lab.model import Case, Contender
+from vshmem_lab.suites.parts import VSHMEM
+
+SUITE = "dwarfs"
+NATIVE, GUESTS = "native", "guest-guest"
+SYSTEM_V, OPENMP, MPI = "System V", "OpenMP", "MPI"
+# By execution time, on a Pentium D. The papers' figures have no numbers that could be read.
+ORDER = {SYSTEM_V: "1st, with Vshmem", VSHMEM: "1st, with System V", OPENMP: "3rd", MPI: "4th"}
+LAPLACE = {SYSTEM_V: "2nd, with Vshmem", VSHMEM: "2nd, with System V", OPENMP: "1st", MPI: "4th"}
+MD = {SYSTEM_V: "1st", VSHMEM: "2nd if few, then as 1st", OPENMP: "3rd"}
+
+
+def contenders(words: tuple[str, ...], where: str) -> tuple[Contender, ...]:
+    """The models, on one kernel or in machines."""
+    if where == NATIVE:
+        return (
+            Contender(VSHMEM, "dwarfs by Vshmem", words, vshmem=True),
+            Contender(f"{VSHMEM}, a container each", "dwarfs in containers", words, vshmem=True),
+            Contender(SYSTEM_V, "dwarfs by System V", words),
+            Contender(OPENMP, "dwarfs by OpenMP", words),
+            Contender(MPI, "dwarfs by MPI", words),
+        )
+    inside = f"dwarfs by {words[2]} in machines, "
+    return (
+        Contender(VSHMEM, f"{inside}Vshmem", words, vshmem=True),
+        Contender(SYSTEM_V, f"{inside}System V", words),
+        Contender(OPENMP, f"{inside}OpenMP", words),
+        Contender(MPI, f"{inside}MPI", words),
+        Contender("MPI, two machines, Vshmem", f"{inside}MPI of two", words),
+    )
+
+
+def dwarf(
+    name: str,
+    words: tuple[str, str],
+    sizes: tuple[int, ...],
+    counts: str,
+    papers: dict[str, str],
+    *places: tuple[str, int],
+) -> tuple[Case, ...]:
+    """A dwarf in some places, by so many processes."""
+    return tuple(
+        Case(
+            SUITE,
+            f"{name}, {processes} processes",
+            where,
+            contenders((*words, str(processes)), where),
+            # Emulated, a run takes ten times as long.
+            sizes[:-1] if where == GUESTS else sizes,
+            counts,
+            warm=False,
+            papers=papers,
+        )
+        for where, processes in places
+    )
+
+
+def meeting(what: str, where: str, processes: int) -> Case:
+    """A thousand barriers or reductions by hand, by vshmem.h, and of the other models."""
+    words = ("meet", what, str(processes))
+    inside = "dwarfs by " if where == NATIVE else f"dwarfs by {processes} in machines, "
+    found = (
+        Contender(f"{VSHMEM}, vshmem.h", f"{inside}vshmem.h", words, vshmem=True),
+        Contender(f"{VSHMEM}, by hand", f"{inside}Vshmem", words, vshmem=True),
+        Contender(f"{SYSTEM_V}, by hand", f"{inside}System V", words),
+        Contender(OPENMP, f"{inside}OpenMP", words),
+        Contender(MPI, f"{inside}MPI", words),
+    )
+    name = f"1,000 times {what}, {processes} processes"
+    return Case(SUITE, name, where, found, (1000,), "times", warm=False)
+
+
+TWO, FOUR, MACHINES = (NATIVE, 2), (NATIVE, 4), (GUESTS, 2)
+LEVELS = (
+    ("dot product", "dot", (100, 10_000, 1_000_000)),
+    ("matrix by vector", "vector", (10, 100, 1000)),
+    ("matrix by matrix", "matrix", (10, 50, 100, 200)),
+)
+
+CASES = (
+    *(
+        case
+        for name, what, sizes in LEVELS
+        for precision, places in (("double", (TWO, FOUR, MACHINES)), ("float", (TWO,)))
+        for case in dwarf(
+            f"{name}, {precision}", (f"blas-{precision}", what), sizes, "rows", ORDER, *places
+        )
+    ),
+    *dwarf(
+        "Laplace by Jacobi, 1,000 iterations",
+        ("laplace", "laplace"),
+        (10, 50, 100, 200),
+        "points a side",
+        LAPLACE,
+        *(TWO, FOUR, MACHINES),
+    ),
+    *dwarf(
+        "pi by Simpson's rule",
+        ("pi", "pi"),
+        (10, 1000, 100_000, 1_000_000),
+        "intervals",
+        ORDER,
+        *(TWO, FOUR, MACHINES),
+    ),
+    *(
+        case
+        for what, places in (
+            ("2d-10", (TWO,)),
+            ("2d-100", (TWO,)),
+            ("3d-10", (TWO,)),
+            ("3d-100", (TWO, FOUR, MACHINES)),
+        )
+        for case in dwarf(
+            f"molecular dynamics, {what[0]} dimensions, {what[3:]} steps",
+            ("md", what),
+            (1, 10, 50, 200),
+            "particles",
+            MD,
+            *places,
+        )
+    ),
+    *(
+        meeting(what, *place)
+        for what in ("barrier", "reduction")
+        for place in (TWO, FOUR, MACHINES)
+    ),
+)
