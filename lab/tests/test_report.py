@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html.parser
 import re
 import xml.etree.ElementTree as ET
@@ -14,6 +15,7 @@ from vshmem_lab.comparison import compare
 from vshmem_lab.driver import Driver
 from vshmem_lab.model import Contender, Failed, Reading, Wanted
 from vshmem_lab.report.grid import as_text, text_of
+from vshmem_lab.report.order import order
 from vshmem_lab.report.write import write
 from vshmem_lab.store import Store, read_about
 
@@ -202,3 +204,21 @@ def test_what_a_contender_lacks_is_said(tmp_path: Path) -> None:
     ring = Contender("ring", "theirs", ("r",), lacks="types")
     fake = Fake(alter=noisy(50.0))
     assert "ring lacks: types." in text_of(run(tmp_path / "a", case(OURS, ring), theirs=fake))
+
+
+def test_the_papers_order_is_judged(tmp_path: Path) -> None:
+    names = ("System V", "OpenMP", "MPI")
+    models = (OURS, *(Contender(name, name, ("x",)) for name in names))
+    dwarf = dataclasses.replace(
+        case(*models, sizes=(10, 20), counts="rows"), suite="dwarfs", papers={"MPI": "4th"}
+    )
+    said = {}
+    for name, openmp in (("as", 150.0), ("other", 70.0)):
+        values = {"ours": 100.0, "System V": 100.0, "OpenMP": openmp, "MPI": 200.0}
+        found = run(tmp_path / name, dwarf, **values)
+        (said[name],) = order(found)
+        assert said[name] in text_of(found)
+    assert "System V and Vshmem in 2 of 2 sizes; OpenMP not faster than Vshmem in 2" in said["as"]
+    assert "MPI slower than OpenMP in 2; the slowest takes 2 times" in said["as"]
+    assert said["as"].endswith("2 times with 20 rows")
+    assert "OpenMP not faster than Vshmem in 0" in said["other"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from vshmem_lab.analysis import Line, Run, Table
+from vshmem_lab.report.order import HEADING, order
 from vshmem_lab.text import duration, quantity
 
 EMULATED = (
@@ -198,8 +199,9 @@ def missed(run: Run) -> list[str]:
 
 
 def findings(run: Run) -> list[tuple[str, list[str]]]:
-    """What does not speak for Vshmem, under its heading."""
+    """What a reader is to know first: what does not speak for Vshmem, and the papers' order."""
     found = [("Faster than Vshmem", beaten(run)), ("Limits that Vshmem misses", missed(run))]
+    found.append((HEADING, order(run)))
     return [(heading, lines) for heading, lines in found if lines]
 
 
