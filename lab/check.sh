@@ -20,8 +20,8 @@ PATH=$PWD:$PATH "$command" lab run sharing rivals --miniature --environment nati
     cat "$work/said" "$work/progress"
     fail "the suites in miniature failed"
 }
-# Only root has name spaces as containers have them.
-missing=$(grep 'missing:' "$work/said" | grep -v 'Only root' || true)
+# Only root has name spaces as containers have them; a rival, or the module of vsock, may not be there.
+missing=$(grep 'missing:' "$work/said" | grep -Ev 'Only root|is not installed|vsock_loopback' || true)
 [ -z "$missing" ] || fail "not measured: $missing"
 "$lab" report "$work/run" >/dev/null
 for file in report.html report.md report.txt; do
@@ -42,7 +42,7 @@ missing=$(grep 'missing:' "$work/said" | grep -ve 'Only root' -e 'not installed'
 [ -z "$missing" ] || fail "not measured: $missing"
 
 # An interrupted run goes on.
-"$lab" run rivals --environment native --repetitions 15 --seconds 0.05 --output "$work/cut" \
+"$lab" run rivals --case semaphores --repetitions 15 --seconds 0.05 --output "$work/cut" \
     >"$work/said" 2>&1 &
 pid=$!
 until grep -qs '^rivals' "$work/cut/samples.csv" || ! kill -0 "$pid" 2>/dev/null; do

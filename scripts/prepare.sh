@@ -83,6 +83,10 @@ kmod-debug|header:libelf.h|libelf-dev|builds that kernel
 kmod,machines,kvm,mpi,demo,packages|cmd:zstd|zstd|unpacks the machines' kernel modules
 lab,demo|lab:|python3-pandas python3-scipy python3-matplotlib python3-rich|the lab's statistics, plots and progress
 lab|lab:pytest|python3-pytest|runs the lab's own tests
+lab?|cmd:c++|g++|compiles what is measured of Boost.Interprocess
+lab?|glob:/usr/include/boost/interprocess/ipc/message_queue.hpp|libboost-dev|a rival: Boost.Interprocess
+lab?|glob:/usr/include/ucp/api/ucp.h|libucx-dev|a rival: UCX
+lab?|glob:/usr/include/rdma/fabric.h|libfabric-dev|a rival: libfabric
 lab?,demo?|cmd:lstopo-no-graphics|hwloc-nox|says where processors sit to each other
 deb,packages|cmd:dpkg-buildpackage|dpkg-dev|builds packages
 deb,packages|cmd:dh|debhelper|does what all packages need

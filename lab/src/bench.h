@@ -20,6 +20,9 @@ uint64_t now_ns(void);
 /* Ends the program with "what: reason of errno". */
 void die(const char *what) __attribute__((noreturn));
 
+/* Becomes another user: root measures as the ordinary one that programs are run by. */
+void become(uid_t user);
+
 /* Binds the calling process to the n-th processor that it may use (modulo their number). */
 void pin(int n);
 

@@ -1,19 +1,13 @@
-/* There and back between two processes on two processors: by System V, and by what programs use
- * instead of it. */
+/* There and back between two processes on two processors: by System V, and by POSIX semaphores.
+ */
 #include "bench.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <mqueue.h>
-#include <netinet/tcp.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ipc.h>
 #include <sys/msg.h>
-#include <sys/sem.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum { PAYLOAD = 64 };
@@ -28,8 +22,7 @@ struct table {
 
 struct side {
     struct table *table;
-    int there, back;    /* semaphores: one set, numbers 0 and 1. queues: ids */
-    int to[2], from[2]; /* descriptors of [0] the partner, [1] the first side: written, read */
+    int there, back; /* semaphores: one set, numbers 0 and 1. queues: ids */
     long type_there, type_back;
     int partner_processor;
     void (*give)(struct side *, int forward);
@@ -81,34 +74,6 @@ static void posix_give(struct side *s, int forward) {
 static void posix_take(struct side *s, int forward) {
     if (sem_wait(forward ? &s->table->there : &s->table->back) != 0)
         die("sem_wait");
-}
-
-static void mqueue_give(struct side *s, int forward) {
-    char text[PAYLOAD] = {0};
-    if (mq_send(s->to[forward], text, sizeof text, 0) != 0)
-        die("mq_send");
-}
-
-static void mqueue_take(struct side *s, int forward) {
-    char text[PAYLOAD];
-    if (mq_receive(s->from[!forward], text, sizeof text, NULL) != PAYLOAD)
-        die("mq_receive");
-}
-
-static void bytes_give(struct side *s, int forward) {
-    char text[PAYLOAD] = {0};
-    if (write(s->to[forward], text, sizeof text) != PAYLOAD)
-        die("write");
-}
-
-static void bytes_take(struct side *s, int forward) {
-    char text[PAYLOAD];
-    for (size_t have = 0; have < sizeof text;) {
-        ssize_t got = read(s->from[!forward], text + have, sizeof text - have);
-        if (got <= 0)
-            die("read");
-        have += (size_t)got;
-    }
 }
 
 static void partner(void *arg) {
@@ -163,68 +128,6 @@ static void with_queues(int one) {
         remove_queue(s.back);
 }
 
-/* Both ends of a connection, for the partner and the first side. */
-static void use(struct side *s, const int ends[2]) {
-    memcpy(s->to, ends, sizeof s->to);
-    memcpy(s->from, ends, sizeof s->from);
-}
-
-static void with_pipes(void) {
-    struct side s = {.give = bytes_give, .take = bytes_take};
-    int there[2], back[2];
-    if (pipe(there) != 0 || pipe(back) != 0)
-        die("pipe");
-    s.from[0] = there[0];
-    s.to[1] = there[1];
-    s.from[1] = back[0];
-    s.to[0] = back[1];
-    measure(&s);
-}
-
-static void with_unix_sockets(void) {
-    struct side s = {.give = bytes_give, .take = bytes_take};
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
-        die("socketpair");
-    use(&s, ends);
-    measure(&s);
-}
-
-static void with_tcp(void) {
-    struct side s = {.give = bytes_give, .take = bytes_take};
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof at;
-    int listener = socket(AF_INET, SOCK_STREAM, 0), on = 1;
-    int ends[2] = {socket(AF_INET, SOCK_STREAM, 0), -1};
-    if (bind(listener, (struct sockaddr *)&at, sizeof at) != 0 || listen(listener, 1) != 0 ||
-        getsockname(listener, (struct sockaddr *)&at, &length) != 0 ||
-        connect(ends[0], (struct sockaddr *)&at, sizeof at) != 0 ||
-        (ends[1] = accept(listener, NULL, NULL)) < 0)
-        die("a connection to this host");
-    for (int i = 0; i < 2; i++)
-        if (setsockopt(ends[i], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0)
-            die("TCP_NODELAY");
-    use(&s, ends);
-    measure(&s);
-}
-
-static int make_posix_queue(int number) {
-    char name[64];
-    struct mq_attr attributes = {.mq_maxmsg = 10, .mq_msgsize = PAYLOAD};
-    snprintf(name, sizeof name, "/ipcbench-%d-%d", (int)getpid(), number);
-    int queue = mq_open(name, O_RDWR | O_CREAT | O_EXCL, 0600, &attributes);
-    if (queue < 0 || mq_unlink(name) != 0)
-        die("mq_open");
-    return queue;
-}
-
-static void with_posix_queues(void) {
-    struct side s = {.give = mqueue_give, .take = mqueue_take};
-    s.from[0] = s.to[1] = make_posix_queue(0);
-    s.from[1] = s.to[0] = make_posix_queue(1);
-    measure(&s);
-}
-
 int bench_handover(const char *argument) {
     if (strcmp(argument, "bare") == 0) {
         struct side s = {.give = bare_give, .take = bare_take};
@@ -234,14 +137,6 @@ int bench_handover(const char *argument) {
     } else if (strcmp(argument, "posix") == 0) {
         struct side s = {.give = posix_give, .take = posix_take};
         measure(&s);
-    } else if (strcmp(argument, "mqueue") == 0) {
-        with_posix_queues();
-    } else if (strcmp(argument, "pipe") == 0) {
-        with_pipes();
-    } else if (strcmp(argument, "unix") == 0) {
-        with_unix_sockets();
-    } else if (strcmp(argument, "tcp") == 0) {
-        with_tcp();
     } else {
         with_queues(strcmp(argument, "types") == 0);
     }

@@ -6,14 +6,11 @@
  * Prints a line, "VALUE UNIT", for each value; handover adds percentiles. The lab runs it as it is,
  * and under the interposer.
  */
-#define _GNU_SOURCE /* setresuid */
 #include "bench.h"
 
-#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 static const struct {
@@ -25,7 +22,7 @@ static const struct {
     {"semaphore", bench_semaphore, "plain|undo|open|many: P and V, nobody else there"},
     {"queue", bench_queue, "SIZE: send and receive, nobody else there"},
     {"handover", bench_handover,
-     "bare|semaphore|queue|types|posix|mqueue|pipe|unix|tcp: there and back across two processors"},
+     "bare|semaphore|queue|types|posix: there and back across two processors"},
     {"stream", bench_stream, "[bare,]SIZE: messages from one process to another"},
     {"segment", bench_segment, "SIZE: get, attach, touch, detach, remove"},
     {"lookup", bench_lookup, "SETS,SEGMENTS: get, attach and operate among so many IPC objects"},
@@ -38,25 +35,13 @@ static void list(void) {
         printf("%-10s %s\n", benchmarks[i].name, benchmarks[i].arguments);
 }
 
-/* Root measures as the ordinary user that programs are run by. */
-static int become(uid_t user) {
-    gid_t group = (gid_t)user;
-    if (setgroups(0, NULL) != 0 || setresgid(group, group, group) != 0 ||
-        setresuid(user, user, user) != 0 || prctl(PR_SET_DUMPABLE, 1) != 0) {
-        perror("ipcbench: could not become another user");
-        return -1;
-    }
-    return 0;
-}
-
 int main(int argc, char **argv) {
     int option;
     while ((option = getopt(argc, argv, "t:u:l")) != -1) {
         if (option == 't') {
             bench_seconds = atof(optarg);
         } else if (option == 'u') {
-            if (become((uid_t)atoi(optarg)) != 0)
-                return 1;
+            become((uid_t)atoi(optarg));
         } else if (option == 'l') {
             list();
             return 0;

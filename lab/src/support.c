@@ -3,6 +3,7 @@
 #include "bench.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,6 +26,13 @@ uint64_t now_ns(void) {
 void die(const char *what) {
     fprintf(stderr, "bench: %s: %s\n", what, strerror(errno));
     exit(1);
+}
+
+void become(uid_t user) {
+    gid_t group = (gid_t)user;
+    if (setgroups(0, NULL) != 0 || setresgid(group, group, group) != 0 ||
+        setresuid(user, user, user) != 0 || prctl(PR_SET_DUMPABLE, 1) != 0)
+        die("becoming another user");
 }
 
 int processors(void) {

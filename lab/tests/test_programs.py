@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from fakes import OURS, case
-from vshmem_lab import process, topology
+from vshmem_lab import paths, process, topology
 from vshmem_lab.choice import Choice, selected
 from vshmem_lab.cli import parser
 from vshmem_lab.model import Contender, Failed, Missing, Reading, Turn
-from vshmem_lab.runners import lines, mpi, mpi_programs, xen
+from vshmem_lab.runners import channels, lines, mpi, mpi_programs, xen
 from vshmem_lab.runners.table import Runners
 from vshmem_lab.suites.table import SUITES
 from vshmem_lab.text import bytes_text, duration, quantity, size
@@ -175,12 +175,37 @@ def test_a_run_is_narrowed_down() -> None:
     assert found.sizes == (1024,)
     (exact,) = selected(Choice(("sharing",), ("=P and V, uncontended",)))
     assert exact.name == "P and V, uncontended"
-    floors = selected(Choice(("rivals",), contenders=("pipes",)))
+    floors = selected(Choice(("rivals",), ("there and back",), ("pipes",)))
     assert {c.floor for c in floors[0].contenders} == {True, False}
     with pytest.raises(Failed, match="Nothing fits"):
         selected(Choice(("sharing",), cases=("no such thing",)))
     with pytest.raises(Failed, match="no suite"):
         selected(Choice(("sport",)))
+
+
+def test_a_rival_that_is_not_there_is_missing(tmp_path: Path, monkeypatch) -> None:
+    program = tmp_path / "channel"
+    program.write_text("#!/bin/sh\necho 'missing: no such module' >&2; exit 77\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(paths, "programs", lambda: tmp_path)
+    monkeypatch.setattr(paths, "build_programs", lambda *_: None)
+    turn = Turn(case(), Contender("rival", "channel", ("vsock", "alone", "{size}")), 64)
+    rival = channels.Channels("channel", {}, topology.pair())
+    with pytest.raises(Missing, match="^no such module$"):
+        rival.measure([turn], 0.1)
+    program.write_text("#!/bin/sh\necho broken >&2; exit 1\n")
+    with pytest.raises(Failed, match="vsock alone 64 failed with status 1: broken") as failed:
+        rival.measure([turn], 0.1)
+    assert not isinstance(failed.value, Missing)
+
+
+def test_a_package_that_is_not_there_is_named(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "Makefile").write_text("x:\n\t@echo 'missing: libx-dev is not there' >&2; exit 1\n")
+    monkeypatch.setattr(paths, "LAB", tmp_path)
+    with pytest.raises(Missing, match="^libx-dev is not there$"):
+        paths.build_programs("x")
+    with pytest.raises(Failed, match="can't be compiled"):
+        paths.build_programs("y")
 
 
 def test_an_earlier_build_takes_its_turns() -> None:

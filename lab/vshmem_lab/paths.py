@@ -7,13 +7,15 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from vshmem_lab.model import Failed
+from vshmem_lab.model import Failed, Missing
 
 # The folder with this package, the C programs and their Makefile.
 LAB = Path(__file__).resolve().parent.parent
 ROOT = LAB.parent
 CHECKOUT = (ROOT / "Cargo.toml").exists()
 LIBRARY = "libvshmem.so.1"
+# What the Makefile and the programs of channels say where one can't be had, and why.
+MISSING = "missing: "
 
 
 def target() -> Path:
@@ -73,7 +75,10 @@ def _installed_library() -> Path:
 
 
 def build_programs(goal: str = "all") -> None:
-    """Compiles the C programs, or those of a goal of the Makefile."""
+    """Compiles the C programs, or those of a goal of the Makefile.
+
+    Raises Missing if a package that one needs is not installed.
+    """
     argv = ["make", "--silent", "-C", str(LAB), f"OUT={programs()}", goal]
     if goal == "dwarfs-vshmem":
         argv += [f"LIBRARY={library()}"]
@@ -82,5 +87,9 @@ def build_programs(goal: str = "all") -> None:
         done = subprocess.run(argv, capture_output=True, text=True)
     except FileNotFoundError:
         raise Failed("make is not there. Run: scripts/prepare.sh --install lab") from None
-    if done.returncode != 0:
-        raise Failed(f"The lab's C programs don't compile:\n{done.stdout}{done.stderr}")
+    if done.returncode == 0:
+        return
+    for line in done.stderr.splitlines():
+        if line.startswith(MISSING):
+            raise Missing(line.removeprefix(MISSING))
+    raise Failed(f"The lab's C programs can't be compiled:\n{done.stdout}{done.stderr}")

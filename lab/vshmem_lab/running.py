@@ -15,6 +15,7 @@ from vshmem_lab.driver import Driver
 from vshmem_lab.model import Failed
 from vshmem_lab.progress import Steps
 from vshmem_lab.report.grid import text_of
+from vshmem_lab.runners import channels
 from vshmem_lab.runners.table import Runners
 from vshmem_lab.store import Store, read_about
 
@@ -85,6 +86,7 @@ def _measure(plan: Plan, store: Store, about: dict) -> int:
         return INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, handler)
+    about["machine"]["versions"] |= channels.versions()
     about |= {"complete": True, "load after": system.load()}
     store.describe(about)
     run = analysis.load(store.folder)

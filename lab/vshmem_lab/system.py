@@ -21,7 +21,7 @@ VERSIONS = {
     "C compiler": ("cc", "--version"),
 }
 
-USER_OF_ROOT = "nobody for ipcbench, where a row does not say root; root for pairs of programs"
+USER_OF_ROOT = "nobody, where a row does not say root; root for pairs of programs"
 
 
 def processor() -> str:

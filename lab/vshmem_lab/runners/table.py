@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from vshmem_lab import builds
 from vshmem_lab.model import Missing, Runner
-from vshmem_lab.runners import dwarfs, machines, mpi, onekernel, xen
+from vshmem_lab.runners import channels, dwarfs, machines, mpi, onekernel, xen
 
 # Of the runners "at a rate": a round each 100 us, more than the kernel takes for one.
 INTERVAL = 100_000
@@ -38,6 +39,11 @@ class Runners:
             "pair at a rate, Vshmem": lambda: onekernel.Pair(
                 self._pool("vshmem"), pair, interval=INTERVAL
             ),
+            "channel, Vshmem": lambda: channels.Channels("channel", self._pool("vshmem"), pair),
+            "channel, Vshmem before": lambda: channels.Channels(
+                "channel", self._pool("before"), pair
+            ),
+            **{name: partial(channels.Channels, name, {}, pair) for name in channels.PROGRAMS},
             "containers": lambda: onekernel.Pair(self._enclosed(), pair, onekernel.container),
             "loopback": lambda: onekernel.Loopback(pair),
             "guests": lambda: machines.Guests(self.machines()),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from vshmem_lab.model import Case, Contender, Wanted
 
 FLOOR, KERNEL, VSHMEM = "bare", "kernel", "Vshmem"
+# Runners that an earlier build has, too.
+EARLIER = ("ipcbench, Vshmem", "channel, Vshmem")
 
 
 def faster(times: float, than: str = KERNEL, size: int = 0) -> Wanted:
@@ -34,8 +36,8 @@ def vshmem(command: str, name: str = VSHMEM, where: str = ", Vshmem", **rest) ->
 
 def with_before(case: Case) -> Case:
     """The case with an earlier build of Vshmem beside the present one."""
-    ours = next((c for c in case.contenders if c.runner == "ipcbench, Vshmem"), None)
+    ours = next((c for c in case.contenders if c.runner in EARLIER), None)
     if ours is None:
         return case
-    before = Contender("Vshmem before", "ipcbench, Vshmem before", ours.words, line=ours.line)
+    before = Contender("Vshmem before", f"{ours.runner} before", ours.words, line=ours.line)
     return Case(**{**vars(case), "contenders": (*case.contenders, before)})
