@@ -6,7 +6,7 @@ plain mmap, or two processes that spin on one cache line.
 
 from __future__ import annotations
 
-from vshmem_lab.model import THERE_AND_BACK, Case, Contender, Wanted
+from vshmem_lab.model import ONE_WAY, THERE_AND_BACK, Case, Contender, Wanted
 from vshmem_lab.suites.parts import FLOOR, KERNEL, VSHMEM, faster, floor, ipcbench, vshmem, within
 
 SUITE = "sharing"
@@ -162,6 +162,20 @@ MESSAGES = tuple(
     )
 )
 
+BANDWIDTH = Case(
+    SUITE,
+    "bandwidth",
+    NATIVE,
+    tuple(
+        Contender(f"{prefix}{name}", runner, (word, "bandwidth", "{size}"), vshmem=ours)
+        for prefix, runner, ours in ((OURS, "channel, Vshmem", True), (KERNELS, "channel", False))
+        for word, name in (("segment", "segment and semaphores"), ("queue", "queues"))
+    ),
+    (4096, 65536, 1 << 20, 64 << 20),
+    unit="MB/s",
+    way=ONE_WAY,
+)
+
 # From when a message was due, however long the one before took.
 AT_A_RATE = Case(
     SUITE,
@@ -186,7 +200,9 @@ def sync(where: str, runner: str, *others: Contender, wanted: tuple[Wanted, ...]
         *others,
     )
     name = "Sync: semaphore ping-pong"
-    return Case(SUITE, name, where, contenders, (8,), "ns", THERE_AND_BACK, wanted, across=True)
+    return Case(
+        SUITE, name, where, contenders, (8,), way=THERE_AND_BACK, wanted=wanted, across=True
+    )
 
 
 ELSEWHERE = (
@@ -212,4 +228,5 @@ ELSEWHERE = (
     ),
 )
 
-CASES = (*UNCONTENDED, *ACROSS, *SET_UP, *CROWDS, *WAITING, *MESSAGES, AT_A_RATE, *ELSEWHERE)
+BY_IPCBENCH = (*UNCONTENDED, *ACROSS, *SET_UP, *CROWDS, *WAITING)
+CASES = (*BY_IPCBENCH, *MESSAGES, BANDWIDTH, AT_A_RATE, *ELSEWHERE)
