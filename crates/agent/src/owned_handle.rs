@@ -26,9 +26,10 @@ impl OwnedHandle {
         OwnedHandle { handle: ManuallyDrop::new(handle), guard: ManuallyDrop::new(guard) }
     }
 
-    /// Whether a part of the pool's memory is lost, since its file was truncated.
+    /// Whether a part of the pool's memory is lost, since its file was truncated, though nobody may have
+    /// touched that part yet.
     pub fn is_lost(&self) -> bool {
-        self.guard.is_lost()
+        self.guard.is_lost() || self.handle.is_truncated()
     }
 }
 

@@ -289,6 +289,13 @@ impl Handle {
         !matches!(stat, Some(Ok(stat)) if stat.st_mode & reserve::KEPT == 0)
     }
 
+    /// Whether the pool's file is shorter than the pool, since somebody has truncated it.
+    pub fn is_truncated(&self) -> bool {
+        let ends = self.begins + self.mem.len() as u64;
+        let stat = self.descriptor.get().map(|file| sys::fstat(file.fd()));
+        !self.is_device() && matches!(stat, Some(Ok(stat)) if (stat.st_size as u64) < ends)
+    }
+
     /// Bytes of memory that the pool has and could get, taken together. `None` as [`Handle::free_memory`].
     pub fn available_memory(&self) -> Option<u64> {
         let free = self.free_memory()?;
