@@ -4,13 +4,19 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Bytes of the longest output that is taken: hosts are not trusted.
 const MOST_PRINTED: u64 = 16 << 20;
+/// Bytes of the longest file that is read by a command: Debian's libmpich.so.12 has 40 MiB.
+const MOST_READ: u64 = 256 << 20;
+
+/// Prints the absolute path of the program $1, looked for from the directory $2.
+const LOCATE: &str = r#"cd -- "$2" && file=$(command -v -- "$1") && [ -f "$file" ] && [ -x "$file" ] &&
+case $file in /*) echo "$file" ;; *) echo "$(pwd)/$file" ;; esac"#;
 
 /// Where files are looked for, and commands are run that look at them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,8 +28,40 @@ pub enum Files {
         /// Variables that commands get.
         variables: Vec<(OsString, OsString)>,
     },
-    /// Where a command reaches that begins with these words, like `podman exec -i NAME`.
-    Behind(Vec<OsString>),
+    /// Where a command reaches.
+    Behind(Behind),
+}
+
+/// Where a command reaches.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// The words that it begins with, like `podman exec -i NAME`.
+    pub prefix: Vec<OsString>,
+    /// It gives what follows to a shell, as ssh does.
+    pub by_shell: bool,
+    /// The directory from which programs are looked for; `None`: where commands start there.
+    pub from: Option<PathBuf>,
+}
+
+impl Behind {
+    /// What runs a command there.
+    pub fn command(&self, words: &[&OsStr]) -> Command {
+        let put = |word: &&OsStr| if self.by_shell { quoted(word) } else { (*word).to_owned() };
+        command(self.prefix.iter().cloned().chain(words.iter().map(put)))
+    }
+}
+
+fn command(words: impl IntoIterator<Item = OsString>) -> Command {
+    let mut words = words.into_iter();
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words);
+    command
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &OsStr) -> OsString {
+    let inner: Vec<&[u8]> = word.as_bytes().split(|b| *b == b'\'').collect();
+    OsString::from_vec([b"'", inner.join(&b"'\\''"[..]).as_slice(), b"'"].concat())
 }
 
 impl Files {
@@ -43,10 +81,10 @@ impl Files {
                 let all = std::env::split_paths(&path).map(|directory| from.join(directory).join(command));
                 all.into_iter().find(|file| is_program(file))
             }
-            Files::Behind(_) => {
-                let script =
-                    r#"file=$(command -v -- "$1") && [ -f "$file" ] && [ -x "$file" ] && echo "$file""#;
-                self.line(&["sh".as_ref(), "-c".as_ref(), script.as_ref(), "sh".as_ref(), command])
+            Files::Behind(behind) => {
+                let from = behind.from.as_deref().unwrap_or(Path::new("."));
+                let words = ["sh", "-c", LOCATE, "sh"].map(OsStr::new);
+                self.line(&[&words[..], &[command, from.as_os_str()]].concat())
             }
         }
     }
@@ -60,7 +98,7 @@ impl Files {
     pub fn read(&self, file: &Path) -> Option<Vec<u8>> {
         match self {
             Files::Host { .. } => fs::read(file).ok(),
-            Files::Behind(_) => self.output(&["cat".as_ref(), file.as_os_str()]),
+            Files::Behind(_) => self.printed(&["cat".as_ref(), file.as_os_str()], MOST_READ),
         }
     }
 
@@ -80,20 +118,22 @@ impl Files {
 
     /// What a command prints there, if it succeeds, and prints no more than a list or a log has.
     pub fn output(&self, words: &[&OsStr]) -> Option<Vec<u8>> {
-        let prefix: &[OsString] = match self {
-            Files::Host { .. } => &[],
-            Files::Behind(prefix) => prefix,
+        self.printed(words, MOST_PRINTED)
+    }
+
+    fn printed(&self, words: &[&OsStr], most: u64) -> Option<Vec<u8>> {
+        let mut command = match self {
+            Files::Host { .. } => command(words.iter().map(|word| (*word).to_owned())),
+            Files::Behind(behind) => behind.command(words),
         };
-        let mut all = prefix.iter().map(OsString::as_os_str).chain(words.iter().copied());
-        let mut command = Command::new(all.next()?);
         if let Files::Host { from, variables } = self {
             command.current_dir(from).envs(variables.iter().map(|(name, value)| (name, value)));
         }
-        command.args(all).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().ok()?;
         let mut printed = Vec::new();
-        let read = child.stdout.take()?.take(MOST_PRINTED + 1).read_to_end(&mut printed);
-        let is_whole = read.is_ok() && printed.len() as u64 <= MOST_PRINTED;
+        let read = child.stdout.take()?.take(most + 1).read_to_end(&mut printed);
+        let is_whole = read.is_ok() && printed.len() as u64 <= most;
         if !is_whole {
             child.kill().ok()?;
         }
@@ -123,9 +163,13 @@ fn listed_file(line: &str) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
+    fn behind(prefix: &[&str]) -> Behind {
+        Behind { prefix: prefix.iter().map(Into::into).collect(), ..Behind::default() }
+    }
+
     /// `env` is a prefix that reaches this host.
     fn both() -> [Files; 2] {
-        [Files::host("/"), Files::Behind(vec!["env".into()])]
+        [Files::host("/"), Files::Behind(behind(&["env"]))]
     }
 
     #[test]
@@ -142,6 +186,36 @@ mod tests {
             assert_eq!(files.read("/no/such".as_ref()), None);
             assert_eq!(files.resolve("/proc/self/../cpuinfo".as_ref()), Some("/proc/cpuinfo".into()));
         }
+    }
+
+    #[test]
+    fn relative_programs_are_found_from_a_directory() {
+        let files = Files::Behind(Behind { from: Some("/bin".into()), ..behind(&["env"]) });
+        assert_eq!(files.locate("./sh".as_ref()), Some("/bin/./sh".into()));
+        let nowhere = Files::Behind(Behind { from: Some("/no/such".into()), ..behind(&["env"]) });
+        assert_eq!(nowhere.locate("./sh".as_ref()), None);
+    }
+
+    #[test]
+    fn words_pass_a_shell_unchanged() {
+        // Like ssh: the words are joined, and a shell splits them.
+        let joined = Behind { by_shell: true, ..behind(&["sh", "-c", r#"eval "$*""#, "sh"]) };
+        let files = Files::Behind(joined);
+        assert!(files.locate("sh".as_ref()).is_some_and(|sh| sh.ends_with("sh")));
+        let text = "two  words, 'quotes' and $HOME;";
+        let printed = files.output(&["printf".as_ref(), "%s".as_ref(), text.as_ref()]);
+        assert_eq!(printed.as_deref(), Some(text.as_bytes()));
+    }
+
+    #[test]
+    fn libraries_are_longer_than_output() {
+        let file = std::env::temp_dir().join(format!("vshmem-mpi-library-{}", std::process::id()));
+        fs::File::create(&file).unwrap().set_len(40 << 20).unwrap();
+        let lengths = both().map(|files| files.read(&file).map(|bytes| bytes.len()));
+        let printed = both()[1].output(&["cat".as_ref(), file.as_os_str()]);
+        fs::remove_file(&file).unwrap();
+        assert_eq!(lengths, [Some(40 << 20); 2]);
+        assert_eq!(printed, None);
     }
 
     #[test]

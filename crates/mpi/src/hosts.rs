@@ -16,11 +16,12 @@ pub struct Named {
 /// The words of a mistake in a command line.
 const MISTAKE: u8 = 2;
 
-/// Reads the value of `-host`: `a:2,b:2`, or `a,b`.
+/// Reads the value of `-host`: `a:2,b:2`, or `a,b`, which is one slot each, as it is for every MPI.
 pub fn parse_list(text: &str) -> Result<Vec<Named>> {
     let mut hosts = Vec::new();
     for word in text.split(',').map(str::trim) {
-        add(&mut hosts, parse_host(word).map_err(|why| why.about("-host").code(MISTAKE))?);
+        let host = parse_host(word).map_err(|why| why.about("-host").code(MISTAKE))?;
+        add(&mut hosts, Named { slots: host.slots.or(Some(1)), ..host });
     }
     Ok(hosts)
 }
@@ -121,8 +122,8 @@ mod tests {
     #[test]
     fn lists_are_read() {
         assert_eq!(shown(&parse_list("a:2,b:3").unwrap()), "a 2 -; b 3 -");
-        assert_eq!(shown(&parse_list("a, b.c-d_1").unwrap()), "a - -; b.c-d_1 - -");
-        assert_eq!(shown(&parse_list("a,b,a").unwrap()), "a 2 -; b - -");
+        assert_eq!(shown(&parse_list("a, b.c-d_1").unwrap()), "a 1 -; b.c-d_1 1 -");
+        assert_eq!(shown(&parse_list("a,b,a").unwrap()), "a 2 -; b 1 -");
         for wrong in ["", "a,", "a:0", "a:x", "-x", "a;b", "a b", "$(x)", ":2", "a:5000"] {
             let why = parse_list(wrong).unwrap_err();
             assert!(why.to_string().starts_with("-host: ") && why.exit_code() == 2, "{wrong}: {why}");

@@ -2,10 +2,12 @@
 
 use super::args::Mpirun;
 use crate::args;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
 use std::path::Path;
+use std::process::Stdio;
 use vshmem_cluster::{error, find, Error, Location, Machine, Reached, Record, Result};
-use vshmem_mpi::files::Files;
+use vshmem_mpi::files::Behind;
 use vshmem_mpi::hosts::{deal_out, parse_file, parse_list, Named, MOST_RANKS};
 
 /// A host of a job.
@@ -110,10 +112,8 @@ fn reached_host(named: &Named, template: &str, pool: Option<&str>, program: &Pat
             .hint("Name it as it is called there: --pool POOL, or pool=POOL in the host file.")
             .code(2)
     })?;
-    let files = Files::Behind(prefix.clone());
-    let processors = files.output(&["nproc".as_ref()]);
-    let processors = processors.and_then(|text| String::from_utf8_lossy(&text).trim().parse().ok());
     let reached = Reached { name: named.name.clone(), prefix, program: program.into() };
+    let processors = processors(&reached)?;
     Ok(Host {
         name: named.name.clone(),
         location: Location::Reached(reached),
@@ -123,6 +123,35 @@ fn reached_host(named: &Named, template: &str, pool: Option<&str>, program: &Pat
         ranks: 0,
         slots: named.slots.or(processors).unwrap_or(1),
     })
+}
+
+/// How commands look at the files of a host that is reached.
+pub fn behind(reached: &Reached) -> Behind {
+    Behind { prefix: reached.prefix.clone(), by_shell: reached.joins_words(), from: None }
+}
+
+/// How many processors a host has; `None`: it does not say. What is run for that also tells whether it can be
+/// reached.
+fn processors(reached: &Reached) -> Result<Option<u32>> {
+    // What reaches it says on standard error why it can't.
+    let words = ["sh", "-c", "nproc 2>/dev/null || :"].map(OsStr::new);
+    let run = || -> std::io::Result<(bool, String)> {
+        let mut child =
+            behind(reached).command(&words).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let mut printed = String::new();
+        child.stdout.take().map(|out| out.take(64).read_to_string(&mut printed)).transpose()?;
+        Ok((child.wait()?.success(), printed))
+    };
+    let shown = || reached.prefix.join(" ".as_ref()).to_string_lossy().into_owned();
+    let failed = |why| {
+        error!("could not run a command in {} by {}: {why}", reached.name, shown())
+            .hint("Does the host run, is that its name, and can it run sh?")
+    };
+    match run() {
+        Ok((true, printed)) => Ok(printed.trim().parse().ok()),
+        Ok((false, _)) => Err(failed("it failed".into())),
+        Err(why) => Err(failed(why.to_string())),
+    }
 }
 
 /// The words that precede a command in a host.

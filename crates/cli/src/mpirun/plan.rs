@@ -1,7 +1,7 @@
 //! What a job consists of: hosts, MPI, settings, and the launcher's command line.
 
 use super::args::Mpirun;
-use super::hosts::{hosts, Host};
+use super::hosts::{behind, hosts, Host};
 use super::verify;
 use crate::program::Program;
 use crate::run::{changes, identity};
@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use vshmem_cluster::{error, library, Identity, Job, Location, Result};
 use vshmem_mpi::environment::misleads_launchers;
-use vshmem_mpi::files::Files;
+use vshmem_mpi::files::{Behind, Files};
 use vshmem_mpi::implementation::Choice;
 use vshmem_mpi::settings::{self, Setting};
 use vshmem_mpi::{Line, Mpi, Situation};
@@ -42,6 +42,7 @@ impl Plan {
     /// The plan of a job.
     pub fn new(job: Mpirun) -> Result<Plan> {
         let own = changes(&job.how)?;
+        check_one_program(&job.line.command)?;
         let hosts = hosts(&job)?;
         let files = files(&hosts[0], &job, &own);
         if matches!(files, Files::Host { .. }) {
@@ -118,7 +119,7 @@ impl Plan {
 /// Where the program's files are: a machine sees this host's.
 fn files(first: &Host, job: &Mpirun, own: &[(OsString, OsString)]) -> Files {
     match &first.location {
-        Location::Reached(reached) => Files::Behind(reached.prefix.clone()),
+        Location::Reached(reached) => Files::Behind(Behind { from: job.how.cwd.clone(), ..behind(reached) }),
         _ => {
             let here = std::env::current_dir().unwrap_or("/".into());
             let from = job.how.cwd.as_ref().map_or(here.clone(), |cwd| here.join(cwd));
@@ -149,6 +150,16 @@ fn program(files: &Files, mpi: &Mpi, command: Vec<OsString>) -> Vec<OsString> {
     let setarch = files.locate("setarch".as_ref()).filter(|_| mpi.shmem);
     let prefix = setarch.map(|setarch| [setarch.into(), "--addr-no-randomize".into()]);
     prefix.into_iter().flatten().chain(command).collect()
+}
+
+/// Refuses several programs, which launchers take with a colon between them.
+fn check_one_program(command: &[OsString]) -> Result<()> {
+    match command.iter().any(|word| word == ":") {
+        true => Err(error!("a job has one program, and no further ones behind ':'")
+            .hint("Run a script that starts each rank's own: its rank is in PMI_RANK (MPICH) or OMPI_COMM_WORLD_RANK (Open MPI). Name the MPI by --mpi then.")
+            .code(2)),
+        false => Ok(()),
+    }
 }
 
 /// Refuses a program of this host that the library can't serve.

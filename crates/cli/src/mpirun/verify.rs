@@ -1,12 +1,12 @@
 //! `--verify-transport`: reads what ranks' UCX has written in the hosts, and counts what has passed their
 //! network.
 
-use super::hosts::Host;
+use super::hosts::{behind, Host};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::{SystemTime, UNIX_EPOCH};
 use vshmem_cluster::{error, Location, Result};
-use vshmem_mpi::files::Files;
+use vshmem_mpi::files::{Behind, Files};
 use vshmem_mpi::settings::Setting;
 use vshmem_mpi::verify::{bytes_on_network, Heard};
 
@@ -97,10 +97,12 @@ fn reach(host: &Host) -> Files {
             let program = std::env::current_exe().unwrap_or("vshmem".into());
             let words =
                 ["exec", "--no-stdin", "--user", "root", "--cluster", &record.name, &machine.name, "--"];
-            std::iter::once(program.into()).chain(words.map(OsString::from)).collect()
+            let words = words.map(OsString::from).into_iter();
+            let prefix = std::iter::once(program.into()).chain(words).collect();
+            Behind { prefix, ..Behind::default() }
         }
-        Location::Reached(reached) => reached.prefix.clone(),
-        Location::Local => vec!["env".into()],
+        Location::Reached(reached) => behind(reached),
+        Location::Local => Behind { prefix: vec!["env".into()], ..Behind::default() },
     })
 }
 

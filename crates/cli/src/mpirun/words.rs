@@ -6,7 +6,7 @@ use clap::{ArgAction, Command, CommandFactory};
 use std::ffi::{OsStr, OsString};
 
 /// Options of mpiexec's with one dash, and what they are called here.
-const HABITS: [(&str, &str); 10] = [
+const HABITS: [(&str, &str); 18] = [
     ("-np", "-n"),
     ("-host", "--host"),
     ("-hosts", "--host"),
@@ -17,7 +17,20 @@ const HABITS: [(&str, &str); 10] = [
     ("-wdir", "--cwd"),
     ("--wdir", "--cwd"),
     ("-bind-to", "--bind-to"),
+    ("-N", "--ppn"),
+    ("-npernode", "--ppn"),
+    ("--npernode", "--ppn"),
+    ("-perhost", "--ppn"),
+    ("-wd", "--cwd"),
+    ("--wd", "--cwd"),
+    ("-prepend-rank", "--label"),
+    ("--tag-output", "--label"),
 ];
+
+/// Options of mpiexec's that say what holds here anyway.
+const HOLDING: [&str; 4] = ["--oversubscribe", "--allow-run-as-root", "-envall", "-genvall"];
+/// Options of Open MPI's mpiexec that are passed on, with the number of their values.
+const PASSED_ON: [(&str, usize); 3] = [("--mca", 2), ("-mca", 2), ("--report-bindings", 0)];
 
 /// Puts the words of a command line as clap takes them, if they are those of `vshmem mpirun`.
 pub fn translate(words: Vec<OsString>) -> Vec<OsString> {
@@ -36,6 +49,22 @@ pub fn translate(words: Vec<OsString>) -> Vec<OsString> {
             out.push("--".into());
             out.extend((text != "--").then_some(word));
             break;
+        }
+        if HOLDING.contains(&text) {
+            continue;
+        }
+        if let Some((_, count)) = PASSED_ON.iter().find(|(name, _)| *name == text) {
+            let values: Vec<OsString> = words.by_ref().take(*count).collect();
+            for word in std::iter::once(word).chain(values) {
+                out.extend(["--mpiexec-arg".into(), word]);
+            }
+            continue;
+        }
+        if text == "-env" || text == "-genv" {
+            if let (Some(name), Some(value)) = (words.next(), words.next()) {
+                out.extend(["--env".into(), joined(&name, &value)]);
+            }
+            continue;
         }
         let habit = HABITS.iter().find(|(habit, _)| *habit == text);
         let name = habit.map_or(text, |(_, name)| name);
@@ -114,6 +143,17 @@ mod tests {
         let got = parse("vshmem mpirun --vm a,b --np 2 -c other --explain ./a.out -x y");
         assert_eq!((got.vm.len(), got.cluster.cluster.as_str()), (2, "other"));
         assert_eq!(got.line.command, ["./a.out", "-x", "y"]);
+    }
+
+    #[test]
+    fn habits_of_both_are_understood() {
+        let got = parse(
+            "vshmem mpirun --oversubscribe -N 2 --wd /tmp -genv A 1 -env B 2 --mca a b --tag-output ./a -N",
+        );
+        assert_eq!((got.ppn, got.label, got.how.cwd.as_deref()), (Some(2), true, Some("/tmp".as_ref())));
+        assert_eq!(got.how.env, ["A=1", "B=2"]);
+        assert_eq!(got.mpiexec_arg, ["--mca", "a", "b"]);
+        assert_eq!(got.line.command, ["./a", "-N"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::local;
 use super::location::Reached;
 use crate::error::{error, Explain, Result};
 use crate::signals;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -31,7 +31,7 @@ pub fn channel(place: &Reached) -> Result<Channel> {
     let (ours, theirs) = UnixStream::pair().explain(failed)?;
     let theirs = OwnedFd::from(theirs);
     let mut command = Command::new(first);
-    command.args(rest).args(agent(place, first));
+    command.args(rest).args(agent(place));
     command.stdin(theirs.try_clone().explain(failed)?).stdout(theirs).stderr(Stdio::piped());
     // Ctrl-C is none of its business.
     command.process_group(0);
@@ -49,10 +49,17 @@ pub fn channel(place: &Reached) -> Result<Channel> {
         .hint(format!("Does it run, and is there {}?", place.program.display())))
 }
 
+impl Reached {
+    /// Whether the prefix joins the words that follow it, and gives them to a shell.
+    pub fn joins_words(&self) -> bool {
+        let name = self.prefix.first().and_then(|first| Path::new(first).file_name());
+        name.is_some_and(|name| JOINING.iter().any(|other| name == *other))
+    }
+}
+
 /// The words that start the agent.
-fn agent(place: &Reached, first: &OsStr) -> [OsString; 3] {
-    let joins = Path::new(first).file_name().is_some_and(|name| JOINING.iter().any(|other| name == *other));
-    let path = place.program.to_str().filter(|_| joins);
+fn agent(place: &Reached) -> [OsString; 3] {
+    let path = place.program.to_str().filter(|_| place.joins_words());
     let quoted = path.and_then(|path| shlex::try_quote(path).ok());
     let program = quoted.map_or(place.program.clone().into(), |quoted| quoted.into_owned().into());
     [program, "rsh".into(), "--agent".into()]
