@@ -57,6 +57,7 @@ mpi?|pyvenv|python3-venv|fetches newer MPIs from PyPI
 mpi?|py:mpi4py|python3-mpi4py|a real program: Python's MPI module
 mpi?|py:pip|python3-pip|fetches that module's own tests
 mpi?|cmd:NPopenmpi|netpipe-openmpi|a real program: sends messages and checks them
+mpi?|cmd:NPmpich2|netpipe-mpich2|the same by the other MPI
 mpi?|cmd:hpcc|hpcc|a real program: the HPC Challenge
 mpi?|cmd:lmp|lammps|a real program: molecular dynamics
 mpi?|cmd:caf.mpich|libcoarrays-mpich-dev|compiles Fortran with coarrays, and has tests of them

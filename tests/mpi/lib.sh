@@ -30,15 +30,27 @@ installed() {
     }
 }
 
-# What jobs could leave: processes, files and listening sockets of both machines, IPC objects of the pool.
+# machines: their names
+machines() { of_record "*[m['name'] for m in told['machines']]" | tr ' ' '\n'; }
+
+# What jobs could leave: processes, files and listening sockets of all machines, IPC objects of the pool.
 state() {
     local vm
-    for vm in vm0 vm1; do vshmem exec "$vm" -- perl "$MPI_HERE/programs/state.pl"; done
+    for vm in $(machines); do vshmem exec "$vm" -- perl "$MPI_HERE/programs/state.pl"; done
     vshmem ipcs --pool "cluster.$VSHMEM_CLUSTER" --json |
         field '[len(pool[kind]) for pool in told["pools"] for kind in ("segments", "sets", "queues")]'
 }
 
 is_as_before() { [ "$(state)" = "$before" ]; }
+
+# need_four: four machines, for which the two of other cases make room
+need_four() {
+    local memory=512M
+    [ -z "${MPI_FULL:-}" ] || memory=768M
+    [ "$(machines 2>/dev/null | wc -l)" -ne 4 ] || return 0
+    vshmem down --all
+    LIMIT=300 code "four machines come up" 0 vshmem up -n 4 --memory "$memory"
+}
 
 # begin_with_nothing: to be called before jobs, of which nothing_stays says that they have left nothing
 begin_with_nothing() {
@@ -54,5 +66,5 @@ nothing_stays() {
 # Open MPI's session directories stay wherever its launcher is killed.
 forget_sessions() {
     local vm
-    for vm in vm0 vm1; do vshmem exec -u root $vm -- sh -c 'rm -rf /tmp/ompi.*'; done
+    for vm in $(machines); do vshmem exec -u root "$vm" -- sh -c 'rm -rf /tmp/ompi.*'; done
 }

@@ -5,9 +5,9 @@
 #   tests/mpi/run.sh NAME...    only these: the names of the files in cases/
 #
 # MPI_CASES names them as well; MPI_FULL=1 runs all of mpi4py's and OpenCoarrays' tests instead of a sample,
-# and longer programs. Debian's MPICH and Open MPI are what prepare.sh has installed. Newer ones come from
-# PyPI, into the user's cache; where they can't be had, what needs them is skipped. Machines, time limits and
-# the last line are those of tests/machines/run.sh, which runs the cases.
+# all MPIs in four machines, and longer programs. Debian's MPICH and Open MPI are what prepare.sh has
+# installed. Newer ones come from PyPI, into the user's cache; where they can't be had, what needs them is
+# skipped. Machines, time limits and the last line are those of tests/machines/run.sh, which runs the cases.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,23 +1,24 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # lib.sh sets it
-# Machines that die under a job, and the back end that does.
+# Machines that die under a job of four, and the back end that does.
 . "$MPI_HERE/lib.sh"
+need_four
 begin_with_nothing
 
-both_run() { [ "$(grep -c '^rank . is process' "$work/said")" -eq 2 ]; }
+all_run() { [ "$(grep -c '^rank . is process' "$work/said")" -eq 4 ]; }
 
 # begin MPI: a job that runs until it is ended
 begin() {
     : >"$work/said"
-    "$VSHMEM_BIN" mpirun -n 2 "$MPI_PROGRAMS/$1/ends" hold >"$work/said" 2>"$work/err" &
+    "$VSHMEM_BIN" mpirun -n 4 "$MPI_PROGRAMS/$1/ends" hold >"$work/said" 2>"$work/err" &
     job=$!
-    eventually "$1: a job runs" both_run
+    eventually "$1: a job runs" all_run
 }
 
 has_ended() { ! kill -0 "$job" 2>/dev/null; }
 
-# The launcher's machine, and the other.
-for pair in mpich:vm1 openmpi:vm0; do
+# One of the ranks' only, and the launcher's, through which the others reach each other.
+for pair in mpich:vm2 openmpi:vm0; do
     IFS=: read -r mpi vm <<<"$pair"
     begin "$mpi"
     kill -KILL "$(pid_of "$vm")"
@@ -25,8 +26,10 @@ for pair in mpich:vm1 openmpi:vm0; do
     kill -KILL "$job" 2>/dev/null
     code "$mpi: and fails" 125 wait "$job"
     contains "$mpi: with the machine's name" "$vm" "$(cat "$work/err")"
-    code "$mpi: the machine starts anew" 0 vshmem restart "$vm"
-    equal "$mpi: and the next job runs" "points: 2 ranks on 2 hosts" "$(job "$mpi" 2 points 4096 2>&1)"
+    code "$mpi: the machine that died starts anew" 0 vshmem restart
+    equal "$mpi: and the next job runs on all" "points: 4 ranks on 4 hosts" \
+        "$(MPIRUN=--verify-transport job "$mpi" 4 points 4096 2>"$work/err")"
+    equal "$mpi: by the pool alone" "sysv" "$(taken)"
     forget_sessions
     nothing_stays "$mpi: it ends"
 done
