@@ -4,7 +4,8 @@
 //! uses it only where it takes its peer for a process of its own kernel, and goes on only while it can see
 //! that the peer lives. Both it asks by functions of its own, which it exports and calls through the dynamic
 //! linker. This library has functions of the same names; preloaded, it is asked instead. Besides it has ranks
-//! wait in a way that suits their host, and not for each other at the end. Nothing else is touched: in a program without UCX nothing changes.
+//! wait in a way that suits their host, and answer the others at their end. In a program without UCX nothing
+//! changes.
 //!
 //! | UCX asks | the answer |
 //! | --- | --- |

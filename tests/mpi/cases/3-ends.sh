@@ -52,11 +52,12 @@ for mpi in mpich openmpi; do
     fails "$mpi: a rank that is killed ends the job" ended 15
     nothing_stays "$mpi: it ends"
 
-    hold $mpi
-    kill -INT "$job"
-    ended 15
-    holds "$mpi: ctrl-C ends the job" [ $? -ne 99 ]
-    nothing_stays "$mpi: it ends"
+    for signal in INT:130 TERM:143; do
+        hold $mpi
+        kill -s "${signal%:*}" "$job"
+        code "$mpi: SIG${signal%:*} ends the job, and it says so" "${signal#*:}" ended 15
+        nothing_stays "$mpi: it ends"
+    done
 
     hold $mpi
     vshmem exec vm0 -- pkill -KILL -f '^[^ ]*/mpiexec'

@@ -61,8 +61,9 @@ pub struct Launch<'a> {
     pub stdin: bool,
 }
 
-/// Launches a job, and returns the launcher's exit code. Ctrl-C and signals that ask to end go to the
-/// launcher; everything that has not ended three seconds later, or at a second ctrl-C, is killed.
+/// Launches a job, and returns the launcher's exit code, or 128 and the number of the signal that has asked the
+/// job to end. Ctrl-C and signals that ask to end go to the launcher; everything that has not ended three
+/// seconds later, or at a second ctrl-C, is killed.
 ///
 /// # Errors
 /// A host can't be reached, or the first can't run the relay.
@@ -168,8 +169,8 @@ impl Launched<'_> {
             self.send_answers();
             self.kill_hung_up();
             self.dismiss_relay();
-            if let (None, Some(signal)) = (self.launcher, self.tasks.asked_to_end()) {
-                self.end(128u8.saturating_add(signal as u8));
+            if let (None, Some(code)) = (self.launcher, self.interrupted()) {
+                self.end(code);
             }
             // What can't be killed, or is said to run on, ends with its channel.
             if self.tasks.killed_for().is_some_and(|time| time >= KILL_TIMEOUT) {
@@ -190,8 +191,12 @@ impl Launched<'_> {
     /// Prints why the job is ended, and ends it.
     fn fail(&mut self, why: String) {
         self.tasks.print_error(why);
-        let asked = self.tasks.asked_to_end().map(|signal| 128u8.saturating_add(signal as u8));
-        self.end(asked.unwrap_or(OUR_FAILURE));
+        self.end(self.interrupted().unwrap_or(OUR_FAILURE));
+    }
+
+    /// The exit code of a job that a signal has asked to end, as a shell has it.
+    fn interrupted(&self) -> Option<u8> {
+        self.tasks.asked_to_end().map(|signal| 128u8.saturating_add(signal as u8))
     }
 
     fn relay_failed(&mut self, why: &str) {
@@ -221,9 +226,9 @@ impl Launched<'_> {
         }
     }
 
-    /// What it has started gets some time to end by itself.
+    /// What it has started gets some time to end by itself. Hydra ends with 0 when it was interrupted.
     fn launcher_ended(&mut self, code: u8) {
-        self.code.get_or_insert(code);
+        self.code.get_or_insert(self.interrupted().unwrap_or(code));
         self.tasks.kill_within(GRACE);
     }
 
