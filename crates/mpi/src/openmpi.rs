@@ -28,7 +28,7 @@ pub fn command(mpi: &Mpi, line: &Line, rsh: &Path) -> Vec<OsString> {
         out.extend(["--prtemca", "plm_ssh_no_tree_spawn", "1"].map(OsString::from));
     } else {
         // Hosts have slots for the ranks that they are given here, and none for those of MPI_Comm_spawn.
-        // PRRTE can't be told so: it would then put all ranks into the first host.
+        // PRRTE is told so by a variable, which is in the table of settings.
         out.extend(["--noprefix", "--mca", "plm_rsh_agent"].map(OsString::from));
         out.push(rsh.into());
         out.extend(["--mca", "plm_rsh_no_tree_spawn", "1", "--oversubscribe"].map(OsString::from));

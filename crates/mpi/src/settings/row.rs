@@ -67,7 +67,7 @@ impl Row {
     /// Whether the variable means anything to the job's MPI.
     pub fn concerns(&self, situation: &Situation) -> bool {
         match situation.kind {
-            Kind::Mpich => !self.name.starts_with("OMPI_") && !self.name.starts_with("SMA_"),
+            Kind::Mpich => !["OMPI_", "PRTE_", "SMA_"].iter().any(|prefix| self.name.starts_with(prefix)),
             Kind::OpenMpi => !self.name.starts_with("MPIR_"),
         }
     }

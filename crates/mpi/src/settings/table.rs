@@ -122,6 +122,20 @@ pub const TABLE: &[Row] = &[
         harm: harmless,
     },
     Row {
+        name: "OMPI_MCA_mpi_add_procs_cutoff",
+        value: |it| (it.major < 5).then(|| "1024".into()),
+        reason:
+            "version 4 does not tell ranks that MPI_Comm_spawn has started in several hosts of each other: \
+                 they fail at once if they look for each other in MPI_Init, and else hang",
+        harm: harmless,
+    },
+    Row {
+        name: "PRTE_MCA_rmaps_default_mapping_policy",
+        value: |it| (it.major >= 5).then(|| ":oversubscribe".into()),
+        reason: "hosts have slots for the ranks that they are given, and none for those of MPI_Comm_spawn",
+        harm: harmless,
+    },
+    Row {
         name: "OMPI_MCA_spml",
         value: |it| it.shmem.then(|| "ucx".into()),
         reason: "OpenSHMEM's puts and gets go by UCX, whose transport sysv is the pool",

@@ -1,0 +1,47 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # lib.sh sets it
+# Ranks that start others, in hosts that are no machines: name spaces with a network and a pool between them.
+. "$MPI_HERE/lib.sh"
+if ! unshare --user --map-root-user --net true 2>"$work/err"; then
+    echo "skip    name spaces of a user's own are not allowed here: $(cat "$work/err")"
+    exit 0
+fi
+
+# spawn MPI [HOST]: two ranks, each in a host, start two more, on that host or as the launcher chooses
+spawn() {
+    vshmem mpirun -host one:1,two:1 --exec "$MPI_HERE/programs/nodes.sh in $work/hosts {}" \
+        --pool "$work/hosts.pool" -n 2 "$MPI_PROGRAMS/$1/spawn" "${@:2}" 2>"$work/err"
+}
+
+mkdir "$work/hosts"
+"$MPI_HERE/programs/nodes.sh" up "$work/hosts" >"$work/nodes" 2>&1 &
+eventually "two hosts come up" grep -qx ready "$work/nodes"
+code "with a pool" 0 vshmem pool create "$work/hosts.pool" --size 256M
+
+# Debian's 4.0.2 can't, in one host and without Vshmem either.
+spawn mpich >"$work/out"
+contains "mpich: ranks that can't are told so" "Error in spawn call" "$(cat "$work/out" "$work/err")"
+
+for host in one two; do
+    equal "openmpi: children in $host" "spawn: 2 ranks on 2 hosts" "$(spawn openmpi $host)"
+done
+LIMIT=60 code "openmpi: those in several hosts don't hang" 1 spawn openmpi
+contains "openmpi: and are told that they don't know each other" "PML add procs failed" "$(cat "$work/err")"
+
+# tried MPI [HOST]: the same, up to three times, since jobs of Open MPI 5 now and then crash or hang in it
+tried() {
+    local said
+    for _ in 1 2 3; do
+        said=$(LIMIT=30 spawn "$@")
+        [ -z "$said" ] || break
+    done
+    echo "$said"
+}
+
+if [ -n "${MPI_FULL:-}" ]; then
+    for mpi in mpich5 openmpi5; do
+        has $mpi || continue
+        equal "$mpi: children in both hosts" "spawn: 2 ranks on 2 hosts" "$(tried $mpi)"
+        equal "$mpi: in one" "spawn: 2 ranks on 2 hosts" "$(tried $mpi two)"
+    done
+fi
