@@ -45,6 +45,12 @@ for mpi in mpich openmpi; do
     refused 127 "there is no program ./ring.$mpi" one:2 ./ring.$mpi
     refused 2 "no further ones behind ':'" one:2 -n 1 below/ring.$mpi : -n 1 below/ring.$mpi
 done
+# The names lead to one address: Open MPI takes both hosts for the first, and is found out.
+for mpi in mpich openmpi; do
+    job one,two below/ring.$mpi || fail "$mpi in two hosts: $(cat job.log)"
+    grep -q '^2 processes done' job.log || fail "$mpi in two hosts: $(cat job.log)"
+done
+grep -q "the launcher in one started no ranks in two" job.log || fail "all ranks in one host: $(cat job.log)"
 refused 125 "could not run a command in three" one,three below/ring.mpich
 grep -q "there is no three" job.log || fail "what reaches the host is not heard: $(cat job.log)"
 nothing_left || fail "objects are left: $(objects)"

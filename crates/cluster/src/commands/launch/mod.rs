@@ -90,6 +90,7 @@ pub fn launch(launch: &Launch) -> Result<u8> {
         said,
         requests: Requests::default(),
         launcher: None,
+        unused: launch.hosts.iter().skip(1).map(|host| host.name.as_str()).collect(),
         code: None,
         refusals: 0,
         hung_up: Vec::new(),
@@ -146,6 +147,8 @@ struct Launched<'a> {
     requests: Requests,
     /// The launcher's task.
     launcher: Option<usize>,
+    /// Names of other hosts in which it has not had anything started.
+    unused: Vec<&'a str>,
     /// The exit code, once it is known.
     code: Option<u8>,
     refusals: u32,
@@ -228,7 +231,15 @@ impl Launched<'_> {
 
     /// What it has started gets some time to end by itself. Hydra ends with 0 when it was interrupted.
     fn launcher_ended(&mut self, code: u8) {
-        self.code.get_or_insert(self.interrupted().unwrap_or(code));
+        let code = self.interrupted().unwrap_or(code);
+        if code == 0 && !self.unused.is_empty() {
+            let (first, unused) = (&self.launch.hosts[0].name, self.unused.join(", "));
+            self.tasks.print_error(format!(
+                "the launcher in {first} started no ranks in {unused}: it took them for {first} itself, where their \
+                 ranks ran. Each host's name must lead to an address of its own"
+            ));
+        }
+        self.code.get_or_insert(code);
         self.tasks.kill_within(GRACE);
     }
 
@@ -300,6 +311,7 @@ impl Launched<'_> {
         job.request.ends_with_session = true;
         let task = self.tasks.group.add(&job, Output::new(None))?;
         self.requests.started(id, task);
+        self.unused.retain(|name| *name != host.name);
         Ok(())
     }
 
