@@ -82,7 +82,7 @@ def build_programs(goal: str = "all") -> None:
     argv = ["make", "--silent", "-C", str(LAB), f"OUT={programs()}", goal]
     if goal == "dwarfs-vshmem":
         argv += [f"LIBRARY={library()}"]
-        argv += [] if CHECKOUT else [f"HEADERS={library().parent.parent / 'include'}"]
+        argv += [] if CHECKOUT else [f"INCLUDE={library().parent.parent / 'include'}"]
     try:
         done = subprocess.run(argv, capture_output=True, text=True)
     except FileNotFoundError:
