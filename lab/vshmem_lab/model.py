@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Protocol
 
 THERE_AND_BACK = "there and back"
@@ -55,6 +55,7 @@ class Case:
     environment: str
     contenders: tuple[Contender, ...]
     sizes: tuple[int, ...] = (0,)
+    _: KW_ONLY
     counts: str = ""  # what sizes count, if not bytes
     unit: str = "ns"
     way: str = ""

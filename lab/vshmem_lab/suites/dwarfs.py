@@ -57,7 +57,7 @@ def dwarf(
             contenders((*words, str(processes)), where),
             # Emulated, a run takes ten times as long.
             sizes[:-1] if where == GUESTS else sizes,
-            counts,
+            counts=counts,
             warm=False,
             papers=papers,
         )
@@ -77,7 +77,7 @@ def meeting(what: str, where: str, processes: int) -> Case:
         Contender(MPI, f"{inside}MPI", words),
     )
     name = f"1,000 times {what}, {processes} processes"
-    return Case(SUITE, name, where, found, (1000,), "times", warm=False)
+    return Case(SUITE, name, where, found, (1000,), counts="times", warm=False)
 
 
 TWO, FOUR, MACHINES = (NATIVE, 2), (NATIVE, 4), (GUESTS, 2)

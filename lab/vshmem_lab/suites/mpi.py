@@ -40,8 +40,8 @@ def four_ranks(program: str, *words: str, machines: tuple[str, ...]) -> tuple[Co
 
 def message(name: str, what: str, unit: str, *wanted: Wanted, way: str = ONE_WAY) -> Case:
     """Messages between two ranks, by size."""
-    contenders = two_ranks("measure", what)
-    return Case(SUITE, name, "2 ranks", contenders, SIZES, unit, way, wanted, warm=False)
+    contenders, rest = two_ranks("measure", what), {"unit": unit, "way": way, "wanted": wanted}
+    return Case(SUITE, name, "2 ranks", contenders, SIZES, warm=False, **rest)
 
 
 def collective(what: str) -> Case:
