@@ -147,9 +147,8 @@ mod tests {
 
     #[test]
     fn habits_of_both_are_understood() {
-        let got = parse(
-            "vshmem mpirun --oversubscribe -N 2 --wd /tmp -genv A 1 -env B 2 --mca a b --tag-output ./a -N",
-        );
+        let options = "--oversubscribe -N 2 --wd /tmp -genv A 1 -env B 2 --mca a b --tag-output";
+        let got = parse(&format!("vshmem mpirun {options} ./a -N"));
         assert_eq!((got.ppn, got.label, got.how.cwd.as_deref()), (Some(2), true, Some("/tmp".as_ref())));
         assert_eq!(got.how.env, ["A=1", "B=2"]);
         assert_eq!(got.mpiexec_arg, ["--mca", "a", "b"]);
