@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(value(&OPEN_MPI, "OMPI_MCA_mpi_add_procs_cutoff").as_deref(), Some("1024"));
         let spawns = "PRTE_MCA_rmaps_default_mapping_policy";
         let open_mpi_5 = Situation { major: 5, ..OPEN_MPI };
-        assert_eq!(value(&open_mpi_5, spawns).as_deref(), Some(":oversubscribe"));
+        assert_eq!(value(&open_mpi_5, spawns).as_deref(), Some("slot:oversubscribe"));
         assert!([five, OPEN_MPI].iter().all(|it| value(it, spawns).is_none()));
     }
 

@@ -9,14 +9,15 @@ fi
 
 # spawn MPI [HOST]: two ranks, each in a host, start two more, on that host or as the launcher chooses
 spawn() {
-    vshmem mpirun -host one:1,two:1 --exec "$MPI_HERE/programs/nodes.sh in $work/hosts {}" \
-        --pool "$work/hosts.pool" -n 2 "$MPI_PROGRAMS/$1/spawn" "${@:2}" 2>"$work/err"
+    vshmem mpirun -host one:1,two:1 --exec "$MPI_HERE/programs/nodes.sh in $work/nodes {}" \
+        --pool "$work/nodes.pool" -n 2 "$MPI_PROGRAMS/$1/spawn" "${@:2}" 2>"$work/err"
 }
 
-mkdir "$work/hosts"
-"$MPI_HERE/programs/nodes.sh" up "$work/hosts" >"$work/nodes" 2>&1 &
-eventually "two hosts come up" grep -qx ready "$work/nodes"
-code "with a pool" 0 vshmem pool create "$work/hosts.pool" --size 256M
+mkdir "$work/nodes"
+"$MPI_HERE/programs/nodes.sh" up "$work/nodes" >"$work/nodes.said" 2>&1 &
+nodes=$!
+eventually "two hosts come up" grep -qx ready "$work/nodes.said"
+code "with a pool" 0 vshmem pool create "$work/nodes.pool" --size 256M
 
 # Debian's 4.0.2 can't, in one host and without Vshmem either.
 spawn mpich >"$work/out"
@@ -45,3 +46,5 @@ if [ -n "${MPI_FULL:-}" ]; then
         equal "$mpi: in one" "spawn: 2 ranks on 2 hosts" "$(tried $mpi two)"
     done
 fi
+kill $nodes
+wait $nodes

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Hosts that are no machines: name spaces for all but files and processors, with a network between them.
 #
-#   nodes.sh up DIR                    hosts one and two, until it and its children are killed; says "ready"
+#   nodes.sh up DIR                    hosts one and two, until it is asked to end; says "ready"
 #   nodes.sh in DIR HOST COMMAND...    runs a command in one of them
 set -eu
 
@@ -24,6 +24,9 @@ bridge() {
         nsenter -t "$(cat $host.pid)" --net sh -ec \
             "ip link set lo up; ip addr add 10.99.0.$number/24 dev eth0; ip link set eth0 up"
     done
+    # They end with their first processes.
+    trap 'kill -KILL $(cat one.pid two.pid)' EXIT
+    trap 'exit 0' TERM
     echo ready
     wait
 }

@@ -131,7 +131,7 @@ pub const TABLE: &[Row] = &[
     },
     Row {
         name: "PRTE_MCA_rmaps_default_mapping_policy",
-        value: |it| (it.major >= 5).then(|| ":oversubscribe".into()),
+        value: |it| (it.major >= 5).then(|| "slot:oversubscribe".into()),
         reason: "hosts have slots for the ranks that they are given, and none for those of MPI_Comm_spawn",
         harm: harmless,
     },
