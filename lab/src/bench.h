@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Seconds that a measurement lasts; main.c sets it from the command line. */
+/* Seconds that a measurement lasts. */
 extern double bench_seconds;
 
 /* Nanoseconds of the monotonic clock. */
@@ -20,8 +20,10 @@ uint64_t now_ns(void);
 /* Ends the program with "what: reason of errno". */
 void die(const char *what) __attribute__((noreturn));
 
-/* Becomes another user: root measures as the ordinary one that programs are run by. */
-void become(uid_t user);
+/* Obeys a program's options: -t SECONDS a measurement, -u USER to become (root measures as the
+ * ordinary one that programs are run by), and -l, which calls `list` and ends the program. Returns
+ * the index of the first word behind them, or -1 if there are others. */
+int options(int argc, char **argv, void (*list)(void));
 
 /* Binds the calling process to the n-th processor that it may use (modulo their number). */
 void pin(int n);

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const struct {
     const char *name;
@@ -36,25 +35,15 @@ static void list(void) {
 }
 
 int main(int argc, char **argv) {
-    int option;
-    while ((option = getopt(argc, argv, "t:u:l")) != -1) {
-        if (option == 't') {
-            bench_seconds = atof(optarg);
-        } else if (option == 'u') {
-            become((uid_t)atoi(optarg));
-        } else if (option == 'l') {
-            list();
-            return 0;
-        } else {
-            return 2;
-        }
-    }
-    if (argc - optind != 2) {
+    int first = options(argc, argv, list);
+    if (first < 0)
+        return 2;
+    if (argc - first != 2) {
         fprintf(stderr,
                 "ipcbench: a benchmark and its argument are needed; ipcbench -l lists them\n");
         return 2;
     }
-    const char *name = argv[optind], *argument = argv[optind + 1];
+    const char *name = argv[first], *argument = argv[first + 1];
     for (size_t i = 0; i < sizeof benchmarks / sizeof *benchmarks; i++)
         if (strcmp(name, benchmarks[i].name) == 0)
             return benchmarks[i].run(argument);

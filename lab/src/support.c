@@ -28,11 +28,29 @@ void die(const char *what) {
     exit(1);
 }
 
-void become(uid_t user) {
+/* The ordinary user that programs are run by. */
+static void become(uid_t user) {
     gid_t group = (gid_t)user;
     if (setgroups(0, NULL) != 0 || setresgid(group, group, group) != 0 ||
         setresuid(user, user, user) != 0 || prctl(PR_SET_DUMPABLE, 1) != 0)
         die("becoming another user");
+}
+
+int options(int argc, char **argv, void (*list)(void)) {
+    int option;
+    while ((option = getopt(argc, argv, "t:u:l")) != -1) {
+        if (option == 't') {
+            bench_seconds = atof(optarg);
+        } else if (option == 'u') {
+            become((uid_t)atoi(optarg));
+        } else if (option == 'l') {
+            list();
+            exit(0);
+        } else {
+            return -1;
+        }
+    }
+    return optind;
 }
 
 int processors(void) {

@@ -24,7 +24,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MISSING = 77 };
 
@@ -271,22 +270,12 @@ static const struct channel *find_channel(const char *name) {
 }
 
 int main(int argc, char **argv) {
-    int option;
-    while ((option = getopt(argc, argv, "t:u:l")) != -1) {
-        if (option == 't') {
-            bench_seconds = atof(optarg);
-        } else if (option == 'u') {
-            become((uid_t)atoi(optarg));
-        } else if (option == 'l') {
-            list();
-            return 0;
-        } else {
-            return 2;
-        }
-    }
-    const struct work *work = argc - optind == 3 ? find_work(argv[optind + 1]) : NULL;
-    size_t size = work != NULL ? strtoul(argv[optind + 2], NULL, 10) : 0;
-    channel = work != NULL ? find_channel(argv[optind]) : NULL;
+    int first = options(argc, argv, list);
+    if (first < 0)
+        return 2;
+    const struct work *work = argc - first == 3 ? find_work(argv[first + 1]) : NULL;
+    size_t size = work != NULL ? strtoul(argv[first + 2], NULL, 10) : 0;
+    channel = work != NULL ? find_channel(argv[first]) : NULL;
     if (channel == NULL || size < 8) {
         fprintf(stderr, "channel: CHANNEL, WORK and SIZE (8 or more) are needed, e.g. pipe "
                         "handover 64; channel -l lists the channels\n");
