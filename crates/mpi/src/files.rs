@@ -58,10 +58,10 @@ fn command(words: impl IntoIterator<Item = OsString>) -> Command {
     command
 }
 
-/// A word as a shell takes it.
+/// A word as a shell takes it. One with a zero byte can't be quoted, and no command takes it.
 fn quoted(word: &OsStr) -> OsString {
-    let inner: Vec<&[u8]> = word.as_bytes().split(|b| *b == b'\'').collect();
-    OsString::from_vec([b"'", inner.join(&b"'\\''"[..]).as_slice(), b"'"].concat())
+    shlex::bytes::try_quote(word.as_bytes())
+        .map_or_else(|_| word.to_owned(), |quoted| OsString::from_vec(quoted.into_owned()))
 }
 
 impl Files {
