@@ -1,6 +1,6 @@
 //! The host's end of a channel to a machine.
 
-use super::complaint;
+use super::channel_command::ChannelCommand;
 use super::hang_up::HangUpNotice;
 use crate::error::{error, Error, Explain, Result};
 use crate::interrupt;
@@ -16,10 +16,10 @@ use rustix::io::Errno;
 use rustix::net::{connect, socket_with, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// Time to wait for an answer to one greeting.
@@ -38,8 +38,8 @@ pub struct Channel {
     /// Keeps other commands from using it.
     lock: Option<File>,
     hang_up: Option<HangUpNotice>,
-    /// The command that is the channel, if one is.
-    command: Option<Child>,
+    /// The command that is the channel, if one is. Below `stream`, which is closed before.
+    command: Option<ChannelCommand>,
 }
 
 /// Detects that the agent at the other end is not the one that the session began with. If a machine is reset
@@ -167,13 +167,13 @@ impl Channel {
     }
 
     /// A channel that this command is.
-    pub fn beside(self, command: Child) -> Channel {
+    pub fn beside(self, command: ChannelCommand) -> Channel {
         Channel { command: Some(command), ..self }
     }
 
     /// The error for a channel that has ended.
     fn ended(&mut self) -> Error {
-        self.command.as_mut().map_or_else(machine_lost, complaint::lost)
+        self.command.as_mut().map_or_else(machine_lost, ChannelCommand::lost)
     }
 
     /// Makes sure that the machine is told when this end is closed.
@@ -201,6 +201,13 @@ impl Channel {
             false => PollFlags::OUT,
         };
         PollFd::new(&self.stream, PollFlags::IN | write)
+    }
+
+    /// Has the command that is the channel, if one is, begin to end.
+    pub fn hang_up(&self) {
+        if self.command.is_some() {
+            let _ = self.stream.shutdown(Shutdown::Write);
+        }
     }
 
     /// Bytes that the machine has not taken yet.

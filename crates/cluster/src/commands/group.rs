@@ -140,7 +140,10 @@ impl Group {
         let task = |(stream, output)| Task::new(output, 0, stream as u16, stream == 0);
         let outputs = outputs.into_iter().enumerate();
         let link = Link { channel, location: None, tasks, kept: false, lost: None };
-        Group { tasks: outputs.map(task).collect(), links: vec![link], ..Group::default() }
+        let mut group = Group::default();
+        group.tasks = outputs.map(task).collect();
+        group.links = vec![link];
+        group
     }
 
     /// How a task ended, if it has.
@@ -292,6 +295,15 @@ impl Group {
         if task.outcome.is_none() {
             // A lost machine is noticed when its output is read.
             let _ = self.links[task.channel].channel.send(task.stream, message);
+        }
+    }
+}
+
+/// All agents end at the same time; then each channel's is awaited.
+impl Drop for Group {
+    fn drop(&mut self) {
+        for link in &self.links {
+            link.channel.hang_up();
         }
     }
 }

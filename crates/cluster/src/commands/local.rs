@@ -2,6 +2,7 @@
 //! as in a machine: this program is executed again for that, as `vshmem-commands`.
 
 use super::channel::Channel;
+use super::channel_command::ChannelCommand;
 use super::descendants;
 use super::job::Job;
 use crate::error::{Error, Explain, Result};
@@ -71,23 +72,25 @@ fn explain_user(error: Error, request: &Start) -> Error {
 
 /// A channel to a new agent on this kernel, which ends with the channel.
 pub fn channel() -> Result<Channel> {
-    Channel::greet(start_agent()?, TIMEOUT)?.ok_or_else(|| Error::new(not_started()))
+    let (stream, agent) = start_agent()?;
+    let greeted = Channel::greet(stream, TIMEOUT)?;
+    greeted.map(|channel| channel.beside(agent)).ok_or_else(|| Error::new(not_started()))
 }
 
 fn not_started() -> String {
     "could not start a process that runs commands".into()
 }
 
-/// The host's end of a socket that is a new agent's channel.
-fn start_agent() -> Result<UnixStream> {
+/// The host's end of a socket that is a new agent's channel, and the agent.
+fn start_agent() -> Result<(UnixStream, ChannelCommand)> {
     let (ours, theirs) = UnixStream::pair().explain(not_started)?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0(NAME).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
     // Ctrl-C is none of its business.
     command.process_group(0);
     signals::unblock(&mut command);
-    command.spawn().explain(not_started)?;
-    Ok(ours)
+    let agent = ChannelCommand::new(command.spawn().explain(not_started)?);
+    Ok((ours, agent))
 }
 
 /// What [`channel`] executes: an agent whose channel is standard input.
@@ -99,7 +102,7 @@ pub fn main() -> ! {
 /// if either process is killed: this one kills the agent's descendants, and an agent without it its own.
 pub fn serve_stdio() -> Result<()> {
     descendants::adopt().explain(not_started)?;
-    let agent = start_agent()?;
+    let (agent, process) = start_agent()?;
     let file = |fd: BorrowedFd| fd.try_clone_to_owned().map(File::from).explain(not_started);
     let (input, output) = (file(stdin())?, file(stdout())?);
     let (reads, writes) = (file(agent.as_fd())?, file(agent.as_fd())?);
@@ -110,6 +113,7 @@ pub fn serve_stdio() -> Result<()> {
     // It ends with the agent, or the host.
     let _ = pass_on(reads, output);
     descendants::end();
+    drop(process);
     Ok(())
 }
 

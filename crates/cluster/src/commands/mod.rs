@@ -5,7 +5,7 @@
 //! | `location`, `job`, `outcome` | where to run a command, the command, and how it ended |
 //! | `channel`, `hang_up` | the host's end of a channel to a machine |
 //! | `local`, `descendants` | commands on this kernel, and what they leave behind |
-//! | `reached`, `complaint` | commands where a command prefix reaches, as in containers |
+//! | `reached`, `channel_command` | commands where a command prefix reaches, as in containers |
 //! | `task`, `group` | one command of a run, all of them |
 //! | `output`, `terminal` | their output, and the user's terminal |
 //! | `event_loop` | input, output, signals and ends while they run |
@@ -13,7 +13,7 @@
 //! | `launch` | an MPI's launcher, and what it starts in other hosts |
 
 pub mod channel;
-mod complaint;
+mod channel_command;
 mod descendants;
 mod event_loop;
 pub mod group;

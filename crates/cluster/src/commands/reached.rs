@@ -4,7 +4,7 @@
 //! killed, and takes nothing of this host's environment.
 
 use super::channel::Channel;
-use super::complaint;
+use super::channel_command::ChannelCommand;
 use super::local;
 use super::location::Reached;
 use crate::error::{error, Explain, Result};
@@ -36,14 +36,13 @@ pub fn channel(place: &Reached) -> Result<Channel> {
     // Ctrl-C is none of its business.
     command.process_group(0);
     signals::unblock(&mut command);
-    let mut child = command.spawn().explain(failed)?;
+    let mut child = ChannelCommand::new(command.spawn().explain(failed)?);
     drop(command);
     let greeted = Channel::greet(ours, TIMEOUT);
     if let Ok(Some(channel)) = greeted {
         return Ok(channel.beside(child));
     }
-    let said = complaint::of(&mut child).unwrap_or("nothing answers there".into());
-    let _ = child.kill();
+    let said = child.complaint().unwrap_or("nothing answers there".into());
     greeted?;
     Err(error!("{}: {said}", failed())
         .hint(format!("Does it run, and is there {}?", place.program.display())))
