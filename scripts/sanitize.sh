@@ -155,7 +155,7 @@ valgrinds() {
     done
     for program in $programs; do
         case $program in
-        pools) under_valgrind pools "$pools" ;;
+        pools) under_valgrind pools "$pools" unstepped ;;
         *) under_valgrind "$program" ;;
         esac
     done

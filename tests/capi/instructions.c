@@ -55,7 +55,7 @@ static const struct call {
     {"shmget", find, 860},
     {"shmat", attach, 7200},
     {"shmdt", detach, 3500},
-    {"shmget, 4 KiB", make_4k, 7000},
+    {"shmget, 4 KiB", make_4k, 7300},
     {"IPC_RMID, 4 KiB", unmake, 4000},
     {"shmget, 1 MiB", make_1m, 8100},
     {"IPC_RMID, 1 MiB", unmake, 5100},
