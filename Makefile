@@ -105,9 +105,9 @@ deb: ## Debian packages of it and of the drivers, in target/deb
 
 install: ## into DESTDIR PREFIX: command, lab, library, header, pkg-config, units, udev rule, man pages, completions
 	@# Not a dependency on build: root, who installs, may have no cargo.
-	@[ -x $(RELEASE)/vshmem ] && [ -e $(RELEASE)/libvshmem.so ] && [ -e $(RELEASE)/libvshmem_ucx.so ] || $(MAKE) --no-print-directory build
+	@[ -x $(RELEASE)/vshmem ] && [ -x $(RELEASE)/vshmem-place ] && [ -e $(RELEASE)/libvshmem.so ] && [ -e $(RELEASE)/libvshmem_ucx.so ] || $(MAKE) --no-print-directory build
 	install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(LIBDIR)/pkgconfig' '$(DESTDIR)$(INCDIR)'
-	install -m 755 $(RELEASE)/vshmem '$(DESTDIR)$(BINDIR)/vshmem'
+	install -m 755 $(RELEASE)/vshmem $(RELEASE)/vshmem-place '$(DESTDIR)$(BINDIR)'
 	install -m 755 $(RELEASE)/libvshmem.so '$(DESTDIR)$(LIBDIR)/libvshmem.so.$(VERSION)'
 	ln -sf libvshmem.so.$(VERSION) '$(DESTDIR)$(LIBDIR)/$(SONAME)'
 	ln -sf $(SONAME) '$(DESTDIR)$(LIBDIR)/libvshmem.so'
@@ -131,7 +131,7 @@ install: ## into DESTDIR PREFIX: command, lab, library, header, pkg-config, unit
 	[ -n '$(DESTDIR)' ] || scripts/after-install.sh '$(SYSUSERSDIR)/vshmem.conf'
 
 uninstall: ## what install put there
-	rm -f '$(DESTDIR)$(BINDIR)/vshmem' '$(DESTDIR)$(INCDIR)/vshmem.h' '$(DESTDIR)$(LIBDIR)/pkgconfig/vshmem.pc'
+	rm -f '$(DESTDIR)$(BINDIR)/vshmem' '$(DESTDIR)$(BINDIR)/vshmem-place' '$(DESTDIR)$(INCDIR)/vshmem.h' '$(DESTDIR)$(LIBDIR)/pkgconfig/vshmem.pc'
 	rm -f '$(DESTDIR)$(LIBDIR)/libvshmem.so.$(VERSION)' '$(DESTDIR)$(LIBDIR)/$(SONAME)' '$(DESTDIR)$(LIBDIR)/libvshmem.so'
 	rm -f '$(DESTDIR)$(LIBDIR)/libvshmem-ucx.so.$(VERSION)' '$(DESTDIR)$(LIBDIR)/$(UCX_SONAME)'
 	rm -f '$(DESTDIR)$(BINDIR)/vshmem-lab'

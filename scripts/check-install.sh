@@ -25,8 +25,8 @@ make --no-print-directory install DESTDIR="$stage" PREFIX=$prefix >"$work/log" 2
     cat "$work/log"
     fail "make install failed"
 }
-for file in bin/vshmem lib/libvshmem.so lib/libvshmem.so.1 lib/libvshmem-ucx.so.1 include/vshmem.h \
-    lib/pkgconfig/vshmem.pc \
+for file in bin/vshmem bin/vshmem-place lib/libvshmem.so lib/libvshmem.so.1 lib/libvshmem-ucx.so.1 \
+    include/vshmem.h lib/pkgconfig/vshmem.pc \
     lib/systemd/user/vshmem-agent.service lib/systemd/system/vshmem-agent-guest.service \
     share/man/man1/vshmem.1 share/man/man7/libvshmem.7 share/bash-completion/completions/vshmem \
     lib/udev/rules.d/60-vshmem.rules lib/sysusers.d/vshmem.conf share/doc/vshmem/README.md \
@@ -35,7 +35,7 @@ for file in bin/vshmem lib/libvshmem.so lib/libvshmem.so.1 lib/libvshmem-ucx.so.
 done
 # Each command has a page, and `vshmem help` tells of no other.
 "$root/bin/vshmem" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | grep -vx help >"$work/commands"
-printf '%s\n' lab pool-create pool-ls pool-rm xen-own xen-join xen-withdraw >>"$work/commands"
+printf '%s\n' lab place pool-create pool-ls pool-rm xen-own xen-join xen-withdraw >>"$work/commands"
 [ "$(wc -l <"$work/commands")" -gt 20 ] || fail "vshmem help tells of few commands"
 while read -r name; do
     MANPATH="$root/share/man" man -w "vshmem-$name" >/dev/null 2>"$work/log" ||
@@ -47,6 +47,7 @@ MANPATH="$root/share/man" man vshmem-up >"$work/page" 2>&1 || fail "man vshmem-u
 for text in "vshmem up -n 4" "EXIT STATUS" "SEE ALSO" "libvshmem(7)"; do
     grep -q -e "$text" "$work/page" || fail "vshmem-up(1) lacks '$text'"
 done
+PATH="$root/bin:$PATH" vshmem place -n 1 >"$work/log" 2>&1 || fail "vshmem place: $(cat "$work/log")"
 tests/install/codes.sh "$root/bin/vshmem" || fail "exit codes"
 python3 tests/install/completion.py "$root" || fail "what shells complete"
 

@@ -25,9 +25,11 @@ build|cargo|@rust|compiles the library and the command
 build|cmd:cc|gcc|links them, and compiles C programs
 build|header:sys/shm.h|libc6-dev|the C headers
 build|cmd:make|make|runs the Makefile
+build|header:hwloc.h|libhwloc-dev|says where cores, caches and memory are
+build|header:libudev.h|libudev-dev|is linked with it
 install,bindings?,kmod,programs?,machines,kvm,mpi,xen,lab,demo|cmd:python3|python3|drives tests and benchmarks
 differential,machines,kvm,mpi,xen,demo,programs?|cmd:perl|perl|a real program with built-in System V calls
-install,bindings|cmd:pkg-config|pkg-config|finds the installed library as a user would
+build,install,bindings|cmd:pkg-config|pkg-config|finds hwloc, and the installed library as a user would
 install,machines,kvm,mpi,programs?|py:jsonschema|python3-jsonschema|compares what is printed as JSON with its schemas
 install?|cmd:zsh|zsh|a shell that completes the command
 install?|cmd:fish|fish|a shell that completes the command

@@ -28,7 +28,7 @@ mod program;
 mod rsh;
 mod run;
 mod schema;
-mod size;
+use vshmem_cluster::size;
 mod table;
 #[cfg(test)]
 mod tests;

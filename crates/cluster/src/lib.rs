@@ -44,6 +44,7 @@ pub mod rates;
 mod remote_shell;
 pub mod sample;
 mod signals;
+pub mod size;
 mod state;
 mod user;
 mod view;

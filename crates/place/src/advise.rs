@@ -1,0 +1,108 @@
+//! How many machines of what size for so many ranks of a parallel program.
+//!
+//! Han et al. (Multi-core effects on HPC in virtual machines) ran 16 ranks of NPB in machines of 8, 4, 2 and 1
+//! vCPUs: the largest were best (+11 %), since ranks in different machines talked through the host's network.
+//! They ran PARSEC in machines of 8 vCPUs, too: on two sockets it took 37 % longer, on one 4 %, since memory
+//! was on the other one. So a machine should be as large as can be without leaving a memory node. Over Vshmem,
+//! ranks in different machines talk through memory: the first rule counts less, and the second stays.
+
+use crate::machine::{Insist, Machine, Policy, Rules};
+use crate::place;
+use crate::plan::Plan;
+use crate::topology::Topology;
+use serde::Serialize;
+
+/// One way to divide ranks over machines.
+#[derive(Debug, Clone, Serialize)]
+pub struct Division {
+    /// The number of machines.
+    pub machines: usize,
+    /// vCPUs of each, one for each of its ranks.
+    pub cpus: usize,
+    /// Memory nodes that the machine which has most of them spans.
+    pub nodes: usize,
+    /// Of all pairs of ranks, the part that is in different machines: 0 to 1.
+    pub apart: f64,
+    /// What can't be had.
+    pub lacks: Option<String>,
+}
+
+/// Advice.
+#[derive(Debug, Clone, Serialize)]
+pub struct Advice {
+    /// All ways to divide the ranks evenly, the fewest machines first.
+    pub divisions: Vec<Division>,
+    /// Index of the best.
+    pub best: usize,
+    /// Why it is.
+    pub why: Vec<String>,
+}
+
+/// Advises on `ranks` ranks, each with so much memory, on a host of which `reserve` cores of each node are
+/// kept back.
+pub fn advise(topology: &Topology, ranks: usize, memory: u64, smt: bool, reserve: usize) -> Advice {
+    let sizes = (1..=ranks).rev().filter(|cpus| ranks % cpus == 0);
+    let divisions: Vec<_> = sizes.map(|cpus| divide(topology, ranks, cpus, memory, smt, reserve)).collect();
+    let by_merit = |index: &usize| {
+        let division: &Division = &divisions[*index];
+        (division.lacks.is_some(), division.nodes, division.machines)
+    };
+    let best = (0..divisions.len()).min_by_key(by_merit).unwrap_or(0);
+    let why = reasons(&divisions, best, ranks);
+    Advice { divisions, best, why }
+}
+
+fn divide(
+    topology: &Topology,
+    ranks: usize,
+    cpus: usize,
+    memory: u64,
+    smt: bool,
+    reserve: usize,
+) -> Division {
+    let rules = Rules { policy: Policy::NumaFirst, cores: Insist::Strict, memory: Insist::Strict, smt };
+    let memory = memory * cpus as u64;
+    let machine = |index| Machine { name: format!("vm{index}"), cpus, memory, rules };
+    let machines: Vec<_> = (0..ranks / cpus).map(machine).collect();
+    let pairs = (ranks * (ranks - 1)) as f64;
+    let apart = if ranks < 2 { 0.0 } else { (ranks * (ranks - cpus)) as f64 / pairs };
+    let placed = place(topology, &machines, reserve);
+    let nodes = placed.as_ref().map(widest).unwrap_or(topology.nodes.len());
+    Division { machines: machines.len(), cpus, nodes, apart, lacks: placed.err().map(|why| why.to_string()) }
+}
+
+fn widest(plan: &Plan) -> usize {
+    plan.machines.iter().map(|machine| machine.nodes.len()).max().unwrap_or(0)
+}
+
+fn reasons(divisions: &[Division], best: usize, ranks: usize) -> Vec<String> {
+    let chosen = &divisions[best];
+    if let Some(why) = &chosen.lacks {
+        return vec![format!("none can be had: {why}. Fewer ranks, or SMT siblings (--smt), may do")];
+    }
+    let mut why = Vec::new();
+    if let Some(larger) =
+        divisions[..best].iter().rev().find(|it| it.nodes > chosen.nodes || it.lacks.is_some())
+    {
+        let (cpus, nodes) = (larger.cpus, larger.nodes);
+        why.push(match &larger.lacks {
+            Some(lacks) => format!("machines of {cpus} vCPUs can't be had: {lacks}"),
+            None => format!(
+                "machines of {cpus} vCPUs would span {nodes} memory nodes, where much of their memory is far"
+            ),
+        });
+    }
+    if chosen.nodes == 1 {
+        why.push(format!("{} vCPUs and their memory fit on one node", chosen.cpus));
+    }
+    if chosen.machines > 1 {
+        why.push(format!(
+            "{:.0} % of all pairs of ranks are in different machines: over Vshmem they talk through memory; over a \
+             network, one machine may be faster",
+            100.0 * chosen.apart
+        ));
+    } else if ranks > 1 {
+        why.push("all ranks are in one machine, and talk by its own memory".into());
+    }
+    why
+}

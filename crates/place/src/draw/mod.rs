@@ -1,0 +1,81 @@
+//! Pictures of a placement.
+
+mod svg;
+mod text;
+
+pub use svg::svg;
+pub use text::text;
+
+use crate::cpuset::CpuSet;
+use crate::plan::Plan;
+use crate::topology::Topology;
+use std::collections::HashMap;
+
+/// What a core is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// vCPUs of the machine with this index, and of no other.
+    Machine(usize),
+    /// vCPUs that may run elsewhere, too.
+    Shared,
+    /// Emulator threads, but no vCPUs.
+    Emulator,
+    /// Nothing.
+    Free,
+}
+
+/// What each core is used for.
+fn uses(topology: &Topology, plan: &Plan) -> Vec<Use> {
+    let core_of_pu = |pu: u32| topology.cores.iter().position(|core| core.pus.contains(&pu));
+    let mut core_of = HashMap::new();
+    let mut uses = vec![Use::Free; topology.cores.len()];
+    let mut cores = |set: &CpuSet| -> Vec<usize> {
+        let of = |pu| *core_of.entry(pu).or_insert_with(|| core_of_pu(pu));
+        let mut cores: Vec<_> = set.iter().filter_map(of).collect();
+        cores.dedup();
+        cores
+    };
+    for machine in &plan.machines {
+        for core in cores(&machine.emulator) {
+            uses[core] = Use::Emulator;
+        }
+    }
+    let of_vcpus = |pinned: bool| {
+        let machines = plan.machines.iter().enumerate();
+        machines.flat_map(move |(index, machine)| {
+            machine.vcpus.iter().filter(move |set| (set.len() == 1) == pinned).map(move |set| (index, set))
+        })
+    };
+    for (_, set) in of_vcpus(false) {
+        for core in cores(set) {
+            uses[core] = Use::Shared;
+        }
+    }
+    for (machine, set) in of_vcpus(true) {
+        for core in cores(set) {
+            uses[core] = Use::Machine(machine);
+        }
+    }
+    uses
+}
+
+/// The cores of one memory node that share a cache.
+struct Group {
+    package: usize,
+    node: usize,
+    /// Indices of cores.
+    cores: Vec<usize>,
+}
+
+/// All cores, in their order, by what they share.
+fn groups(topology: &Topology) -> Vec<Group> {
+    let key = |core: &usize| {
+        let core = &topology.cores[*core];
+        (core.package, core.node, core.cache)
+    };
+    let all: Vec<_> = (0..topology.cores.len()).collect();
+    let groups = all.chunk_by(|a, b| key(a) == key(b));
+    groups
+        .map(|cores| Group { package: key(&cores[0]).0, node: key(&cores[0]).1, cores: cores.to_vec() })
+        .collect()
+}

@@ -1,0 +1,57 @@
+//! What a machine is shown of the topology that it runs on.
+
+use crate::cpuset::CpuSet;
+use crate::machine::Machine;
+use crate::plan::{Guest, GuestNode};
+use crate::topology::Topology;
+
+impl Guest {
+    /// Cores of one socket, with one memory node.
+    pub fn flat(cpus: usize) -> Guest {
+        Guest { sockets: 1, cores: cpus, threads: 1, nodes: Vec::new() }
+    }
+
+    /// For vCPUs on these cores and logical processors, and memory by node. Sockets and threads are shown if
+    /// all have equally many vCPUs; hypervisors can't express others.
+    pub fn of(
+        topology: &Topology,
+        machine: &Machine,
+        vcpus: &[(usize, u32)],
+        memory: &[(usize, u64)],
+    ) -> Guest {
+        let cores: Vec<_> = vcpus.iter().map(|(core, _)| *core).collect();
+        let threads = if machine.rules.smt { runs(&cores).unwrap_or(1) } else { 1 };
+        let packages: Vec<_> = cores.iter().map(|core| topology.cores[*core].package).collect();
+        let of_socket = runs(&packages).filter(|count| count % threads == 0).unwrap_or(cores.len());
+        let sockets = cores.len() / of_socket;
+        Guest { sockets, cores: of_socket / threads, threads, nodes: nodes(topology, &cores, memory) }
+    }
+}
+
+/// The length of runs of equal values, if all have the same, and no value has two runs.
+fn runs(values: &[usize]) -> Option<usize> {
+    let runs: Vec<_> = values.chunk_by(|a, b| a == b).collect();
+    let length = runs.first()?.len();
+    let mut seen: Vec<_> = runs.iter().map(|run| run[0]).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    (seen.len() == runs.len() && runs.iter().all(|run| run.len() == length)).then_some(length)
+}
+
+/// The machine's nodes, if it has several.
+fn nodes(topology: &Topology, cores: &[usize], memory: &[(usize, u64)]) -> Vec<GuestNode> {
+    if memory.len() < 2 {
+        return Vec::new();
+    }
+    let on = |node: usize| {
+        let vcpus = cores.iter().enumerate().filter(move |(_, core)| topology.cores[**core].node == node);
+        vcpus.map(|(vcpu, _)| vcpu as u32).collect::<CpuSet>()
+    };
+    let node = |(node, bytes): &(usize, u64)| GuestNode {
+        vcpus: on(*node),
+        memory: *bytes,
+        host: topology.nodes[*node].number,
+        distances: memory.iter().map(|(other, _)| topology.distance(*node, *other)).collect(),
+    };
+    memory.iter().map(node).collect()
+}

@@ -1,0 +1,54 @@
+//! Why a machine can't be placed.
+
+use crate::machine::vcpus;
+use std::fmt;
+use vshmem_cluster::size;
+
+/// A machine can't be placed as it must be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlaceError {
+    /// There are too few free cores.
+    Cores {
+        /// The machine.
+        machine: String,
+        /// Its vCPUs.
+        cpus: usize,
+        /// How many could get a core of their own.
+        free: usize,
+    },
+    /// Its cores' nodes have too little memory.
+    Memory {
+        /// The machine.
+        machine: String,
+        /// The memory that it needs, in bytes.
+        memory: u64,
+        /// What is left on the nodes of its cores.
+        left: u64,
+    },
+    /// All cores have vCPUs, and none is left for the hypervisor's other threads.
+    Emulator {
+        /// The machine.
+        machine: String,
+    },
+}
+
+impl fmt::Display for PlaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlaceError::Cores { machine, cpus, free } => {
+                write!(f, "{machine} needs cores for {}, and there are free ones for {free}", vcpus(*cpus))
+            }
+            PlaceError::Memory { machine, memory, left } => write!(
+                f,
+                "{machine} needs {}, and the nodes of its cores have {} left",
+                size::show(*memory),
+                size::show(*left)
+            ),
+            PlaceError::Emulator { machine } => {
+                write!(f, "all cores have vCPUs: none is left for the emulator threads of {machine}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PlaceError {}

@@ -1,0 +1,224 @@
+//! The policies, on hosts that hwloc describes.
+
+use proptest::prelude::*;
+use std::collections::HashMap;
+use vshmem_place::hwloc;
+use vshmem_place::machine::{Insist, Machine, Policy, Rules};
+use vshmem_place::plan::{Placed, Plan};
+use vshmem_place::topology::Topology;
+use vshmem_place::{place, PlaceError};
+
+const GIB: u64 = 1 << 30;
+/// Two sockets, each a node of 64 GiB with two caches of four cores, two threads each.
+const TWO_SOCKETS: &str = "pack:2 [numa(memory=68719476736)] l3:2 core:4 pu:2";
+
+fn host(description: &str) -> Topology {
+    hwloc::read(Some(description)).expect("hwloc reads it")
+}
+
+fn machine(name: &str, cpus: usize, memory: u64, rules: Rules) -> Machine {
+    Machine { name: name.into(), cpus, memory, rules }
+}
+
+fn rules(policy: Policy) -> Rules {
+    Rules { policy, ..Rules::default() }
+}
+
+fn strict(policy: Policy) -> Rules {
+    Rules { cores: Insist::Strict, memory: Insist::Strict, ..rules(policy) }
+}
+
+/// Where vCPUs are, as text.
+fn vcpus(placed: &Placed) -> String {
+    placed.vcpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn placed(topology: &Topology, machines: &[Machine]) -> Plan {
+    place(topology, machines, 0).expect("it can be placed")
+}
+
+#[test]
+fn hwlocs_description_is_read() {
+    let topology = host(TWO_SOCKETS);
+    assert_eq!((topology.cores.len(), topology.nodes.len(), topology.packages()), (16, 2, 2));
+    assert_eq!(topology.cores[9].pus, [18, 19]);
+    assert_eq!((topology.cores[9].package, topology.cores[9].node, topology.cores[9].cache), (1, 1, 2));
+    assert_eq!(topology.nodes[1].memory, Some(64 * GIB));
+    assert!(hwloc::read(Some("no/such/file.xml")).unwrap_err().contains("no/such/file.xml"));
+    assert!(hwloc::read(Some("pack:x")).is_err());
+}
+
+#[test]
+fn this_host_is_read() {
+    let topology = hwloc::read(None).expect("hwloc reads it");
+    assert!(!topology.cores.is_empty() && !topology.nodes.is_empty());
+}
+
+#[test]
+fn a_machine_gets_the_node_and_the_cache_that_it_fits_best() {
+    let topology = host(TWO_SOCKETS);
+    let machines = [
+        machine("small", 2, 4 * GIB, rules(Policy::NumaFirst)),
+        machine("large", 6, 8 * GIB, rules(Policy::NumaFirst)),
+        machine("four", 4, 8 * GIB, rules(Policy::NumaFirst)),
+    ];
+    let plan = placed(&topology, &machines);
+    // The large one takes most of node 0, and the small one what is left of it; the four share a cache.
+    assert_eq!(vcpus(&plan.machines[1]), "0 2 4 6 8 10");
+    assert_eq!(vcpus(&plan.machines[0]), "12 14");
+    assert_eq!(vcpus(&plan.machines[2]), "16 18 20 22");
+    assert_eq!(plan.machines[2].nodes.to_string(), "1");
+    assert!(plan.machines.iter().all(|it| it.bound && it.fallbacks.is_empty()));
+    // Emulator threads are on cores of the node that no vCPU has, or elsewhere if there are none.
+    assert_eq!(plan.machines[2].emulator.to_string(), "24-31");
+    assert_eq!(plan.machines[1].emulator.to_string(), "24-31");
+}
+
+#[test]
+fn a_machine_larger_than_a_node_sees_the_nodes_that_it_has() {
+    let topology = host("pack:4 [numa(memory=34359738368)] core:4 pu:1");
+    let plan = placed(&topology, &[machine("a", 6, 12 * GIB, strict(Policy::NumaFirst))]);
+    let a = &plan.machines[0];
+    assert_eq!(vcpus(a), "0 1 2 4 5 6");
+    assert_eq!((a.guest.sockets, a.guest.cores, a.guest.threads), (2, 3, 1));
+    assert_eq!(a.guest.nodes.iter().map(|node| node.memory).sum::<u64>(), 12 * GIB);
+    assert_eq!(a.guest.nodes[1].vcpus.to_string(), "3-5");
+    assert_eq!(a.guest.nodes[0].distances.len(), 2);
+    assert!(a.guest.nodes[0].distances[0] < a.guest.nodes[0].distances[1]);
+}
+
+#[test]
+fn memory_decides_where_cores_would_do() {
+    let topology = host(TWO_SOCKETS);
+    let machines = [
+        machine("a", 2, 50 * GIB, strict(Policy::NumaFirst)),
+        machine("b", 2, 50 * GIB, strict(Policy::NumaFirst)),
+    ];
+    let plan = placed(&topology, &machines);
+    assert_eq!((vcpus(&plan.machines[0]).as_str(), vcpus(&plan.machines[1]).as_str()), ("0 2", "16 18"));
+    // Memory of two nodes, with the cores near to each half.
+    let plan = placed(&topology, &[machine("a", 2, 100 * GIB, strict(Policy::NumaFirst))]);
+    assert_eq!(vcpus(&plan.machines[0]), "0 16");
+    let wide = machine("a", 2, 200 * GIB, strict(Policy::NumaFirst));
+    assert!(matches!(place(&topology, std::slice::from_ref(&wide), 0), Err(PlaceError::Memory { .. })));
+    let plan = placed(&topology, &[Machine { rules: rules(Policy::NumaFirst), ..wide }]);
+    assert!(!plan.machines[0].bound && plan.machines[0].fallbacks.len() == 1);
+}
+
+#[test]
+fn siblings_are_used_if_that_is_asked_for() {
+    let topology = host(TWO_SOCKETS);
+    let rules = Rules { smt: true, ..rules(Policy::NumaFirst) };
+    let plan = placed(&topology, &[machine("a", 8, GIB, rules)]);
+    let a = &plan.machines[0];
+    assert_eq!(vcpus(a), "0 1 2 3 4 5 6 7");
+    assert_eq!((a.guest.sockets, a.guest.cores, a.guest.threads), (1, 4, 2));
+}
+
+#[test]
+fn too_few_cores_are_an_error_or_a_named_fallback() {
+    let topology = host("pack:1 core:2 pu:1");
+    let wide = |rules| machine("a", 3, GIB, rules);
+    let why = place(&topology, &[wide(strict(Policy::NumaFirst))], 0).unwrap_err();
+    assert_eq!(why.to_string(), "a needs cores for 3 vCPUs, and there are free ones for 2");
+    let plan = placed(&topology, &[wide(rules(Policy::Pinned))]);
+    assert_eq!(vcpus(&plan.machines[0]), "0-1 0-1 0-1");
+    assert!(plan.machines[0].fallbacks[0].starts_with("a needs cores for 3 vCPUs"));
+    let strict_range = place(&topology, &[wide(strict(Policy::RangePinned))], 0);
+    assert!(matches!(strict_range, Err(PlaceError::Cores { free: 2, .. })));
+    // No core is left for the emulator.
+    let full = machine("a", 2, GIB, strict(Policy::Pinned));
+    assert!(matches!(place(&topology, &[full], 0), Err(PlaceError::Emulator { .. })));
+    let full = machine("a", 1, GIB, strict(Policy::Pinned));
+    let plan = place(&topology, &[full], 1).expect("one core is the host's, one the machine's");
+    assert_eq!(
+        (vcpus(&plan.machines[0]).as_str(), plan.machines[0].emulator.to_string().as_str()),
+        ("1", "0")
+    );
+}
+
+#[test]
+fn a_range_is_the_socket_with_the_most_room() {
+    let topology = host(TWO_SOCKETS);
+    let machines = [
+        machine("a", 2, GIB, rules(Policy::Pinned)),
+        machine("b", 4, GIB, rules(Policy::RangePinned)),
+        machine("c", 4, GIB, rules(Policy::RangePinned)),
+        machine("d", 4, GIB, rules(Policy::Unpinned)),
+    ];
+    let plan = placed(&topology, &machines);
+    assert_eq!(plan.machines[1].vcpus[3].to_string(), "16-31");
+    // Not the cores that another has to itself.
+    assert_eq!(plan.machines[2].vcpus[0].to_string(), "4-15");
+    assert_eq!(plan.machines[3].vcpus[0].to_string(), "0-31");
+    assert!(plan.machines[3].nodes.is_empty());
+}
+
+#[test]
+fn a_thousand_machines_take_less_than_a_second() {
+    let topology = host("pack:8 [numa(memory=1099511627776)] l3:8 core:16 pu:2");
+    let machines: Vec<_> =
+        (0..1000).map(|index| machine(&format!("m{index}"), 1, GIB, strict(Policy::NumaFirst))).collect();
+    let begun = std::time::Instant::now();
+    let plan = place(&topology, &machines, 2).expect("it can be placed");
+    let text = vshmem_place::draw::text(&topology, &plan);
+    assert!(text.contains("m999"));
+    // A debug build, on a loaded machine.
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    prop_oneof![
+        Just(Policy::Unpinned),
+        Just(Policy::Pinned),
+        Just(Policy::RangePinned),
+        Just(Policy::NumaFirst)
+    ]
+}
+
+fn any_rules() -> impl Strategy<Value = Rules> {
+    (policy(), any::<[bool; 3]>()).prop_map(|(policy, [cores, memory, smt])| {
+        let insist = |strict| if strict { Insist::Strict } else { Insist::Preferred };
+        Rules { policy, cores: insist(cores), memory: insist(memory), smt }
+    })
+}
+
+proptest! {
+    /// Whatever is asked for: all vCPUs run somewhere, memory adds up, no two machines have one pinned
+    /// processor, and without SMT no two vCPUs have one core.
+    #[test]
+    fn placements_are_sound(
+        sockets in 1usize..4, cores in 1usize..6, threads in 1usize..3, reserve in 0usize..2,
+        wanted in proptest::collection::vec((1usize..9, 1u64..40, any_rules()), 1..6),
+    ) {
+        let topology = host(&format!("pack:{sockets} [numa(memory=34359738368)] l3:1 core:{cores} pu:{threads}"));
+        let machines: Vec<_> = wanted.iter().enumerate()
+            .map(|(index, (cpus, memory, rules))| machine(&format!("m{index}"), *cpus, memory * GIB, *rules))
+            .collect();
+        let Ok(plan) = place(&topology, &machines, reserve) else { return Ok(()) };
+        let core_of: HashMap<u32, usize> = topology.cores.iter().enumerate()
+            .flat_map(|(index, core)| core.pus.iter().map(move |pu| (*pu, index))).collect();
+        let mut owners: HashMap<usize, (usize, bool)> = HashMap::new();
+        let mut pinned = std::collections::HashSet::new();
+        for (index, (machine, placed)) in machines.iter().zip(&plan.machines).enumerate() {
+            prop_assert_eq!(placed.vcpus.len(), machine.cpus);
+            prop_assert!(!placed.emulator.is_empty());
+            prop_assert_eq!(placed.guest.sockets * placed.guest.cores * placed.guest.threads, machine.cpus);
+            if !placed.guest.nodes.is_empty() {
+                prop_assert_eq!(placed.guest.nodes.iter().map(|node| node.memory).sum::<u64>(), machine.memory);
+            }
+            let strict = machine.rules.cores == Insist::Strict;
+            prop_assert!(!(strict && machine.rules.memory == Insist::Strict) || placed.fallbacks.is_empty());
+            let alone = matches!(machine.rules.policy, Policy::Pinned | Policy::NumaFirst);
+            for set in &placed.vcpus {
+                prop_assert!(!set.is_empty() && set.iter().all(|pu| core_of.contains_key(&pu)));
+                prop_assert!(!(alone && strict) || set.len() == 1);
+                let Some(pu) = set.first().filter(|_| alone && set.len() == 1) else { continue };
+                if placed.fallbacks.iter().any(|it| it.contains("share what there is")) { continue }
+                prop_assert!(pinned.insert(pu), "processor {} is given twice", pu);
+                let before = owners.insert(core_of[&pu], (index, machine.rules.smt));
+                prop_assert!(before.is_none_or(|(owner, smt)| owner == index && smt));
+            }
+        }
+    }
+}
