@@ -41,6 +41,14 @@ grep -Eq "one kernel +8 B +[0-9.]+ (ns|µs)|missing:" "$work/said" || fail "$(ca
 missing=$(grep 'missing:' "$work/said" | grep -ve 'Only root' -e 'not installed' || true)
 [ -z "$missing" ] || fail "not measured: $missing"
 
+# Hypervisors: in a container, for machines would be booted anew; with the features of all.
+"$lab" run hypervisors --miniature --contender 'container, small' \
+    --environment small --environment threads --case HPL --case 'pi by' --output "$work/hypervisors" \
+    >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+missing=$(grep 'missing:' "$work/said" | grep -v -e 'not installed' -e 'podman runs no' || true)
+[ -z "$missing" ] || fail "not measured: $missing"
+grep -q 'virtual processors at most' "$work/said" || fail "no table of features: $(cat "$work/said")"
+
 # An interrupted run goes on.
 "$lab" run rivals --case semaphores --repetitions 15 --seconds 0.05 --output "$work/cut" \
     >"$work/said" 2>&1 &

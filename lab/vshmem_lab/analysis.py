@@ -28,6 +28,7 @@ class Line:
     lacks: str
     paper: str
     counts: str = ""  # what size counts, if not bytes
+    base: bool = False
     summary: stats.Summary | None = None
     tail: dict[str, float | None] = field(default_factory=dict)
     placement: str = ""
@@ -88,6 +89,8 @@ class Table:
 
     def beats(self, line: Line) -> bool:
         """Whether it is better than Vshmem, by more than noise; the floor is meant to be."""
+        if not any(one.vshmem for one in self.lines):
+            return False
         if line.vshmem or line.floor or line.against is None or not line.against.real:
             return False
         return (line.against.ratio > 1) == self.more_is_better
@@ -134,6 +137,7 @@ def describe(cases: Sequence[Case]) -> list[dict]:
                     "name": one.name,
                     "vshmem": one.vshmem,
                     "floor": one.floor,
+                    "base": one.base,
                     "lacks": one.lacks,
                     "paper": case.papers.get(one.name, ""),
                 }
@@ -194,7 +198,8 @@ def _of(samples: pd.DataFrame, contender: str, size: int) -> pd.DataFrame:
 def _line(contender: dict, size: int, samples: pd.DataFrame, counts: str) -> Line:
     mine = _of(samples, contender["name"], size)
     about = {key: contender[key] for key in ("vshmem", "floor", "lacks", "paper")}
-    line = Line(contender["name"], size, **about, counts=counts)
+    base = contender.get("base", False)
+    line = Line(contender["name"], size, **about, counts=counts, base=base)
     good = mine.dropna(subset=["value"])
     errors = [error for error in mine["error"] if error]
     if len(good) == 0:
@@ -226,9 +231,9 @@ def _pairs(samples: pd.DataFrame, one: Line, other: Line) -> tuple[np.ndarray, n
 
 
 def _compare(lines: Sequence[Line], samples: pd.DataFrame) -> None:
-    """Each line with one of Vshmem."""
+    """Each line with one of Vshmem, or with a base where there is none."""
     for line in lines:
-        ours = _reference(lines, line)
+        ours = _reference(lines, line) or _base(lines, line)
         if ours is None or line is ours or line.summary is None or ours.summary is None:
             continue
         # What is emulated can be compared with nothing else.
@@ -247,6 +252,13 @@ def _reference(lines: Sequence[Line], line: Line) -> Line | None:
     means = line.contender.partition(", ")[2]
     same = [one for one in same_size if means and one.contender.partition(", ")[2] == means]
     return next(iter(same or same_size), None)
+
+
+def _base(lines: Sequence[Line], line: Line) -> Line | None:
+    """The first base; of a line that is emulated, the first that is emulated, too."""
+    emulated = line.accelerator == "tcg"
+    same = (one for one in lines if one.base and (one.accelerator == "tcg") == emulated)
+    return next(same, None)
 
 
 def _judge(lines: Sequence[Line], samples: pd.DataFrame, wanted: dict, unit: str) -> None:

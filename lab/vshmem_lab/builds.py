@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,10 +46,15 @@ def earlier(folder: Path) -> Build:
     return build
 
 
-def vshmem(*arguments: str, limit: int = LIMIT_SECONDS, build: Build | None = None) -> str:
-    """Runs `vshmem ARGUMENTS`, of another build if one is given; its output."""
+def vshmem(
+    *arguments: str,
+    limit: int = LIMIT_SECONDS,
+    build: Build | None = None,
+    before: Sequence[str] = (),
+) -> str:
+    """Runs `vshmem ARGUMENTS`, of another build if one is given, behind other words; its output."""
     done = subprocess.run(
-        [str(build.command if build else paths.command()), *arguments],
+        [*before, str(build.command if build else paths.command()), *arguments],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,

@@ -10,8 +10,9 @@ from vshmem_lab import analysis, paths, running, topology
 from vshmem_lab.choice import Choice
 from vshmem_lab.comparison import compare
 from vshmem_lab.demo import demo
+from vshmem_lab.features import table as features
 from vshmem_lab.model import Failed
-from vshmem_lab.report import docs
+from vshmem_lab.report import docs, hypervisors
 from vshmem_lab.report.grid import as_text
 from vshmem_lab.report.write import write
 from vshmem_lab.suites.table import ABOUT, SUITES
@@ -81,6 +82,7 @@ def parser() -> argparse.ArgumentParser:
     kept.add_argument("run", metavar="RUN")
     kept.add_argument("name", metavar="NAME", help="as DATE-SUITE")
     commands.add_parser("docs", help="make the documentation's tables from kept results")
+    commands.add_parser("features", help="what the hypervisors here say that they can do")
     commands.add_parser("demo", help="two machines, unmodified programs, a table and a plot")
     return top
 
@@ -155,6 +157,11 @@ def _docs(_options: argparse.Namespace) -> int:
     return 0
 
 
+def _features(_options: argparse.Namespace) -> int:
+    print("\n\n".join(as_text(found) for found in hypervisors.features(features.probe())))
+    return 0
+
+
 def _compare(options: argparse.Namespace) -> int:
     print(as_text(compare(folder_of(options.old), folder_of(options.new))))
     return 0
@@ -175,6 +182,7 @@ def main() -> int:
         "keep": _keep,
         "docs": _docs,
         "report": _report,
+        "features": _features,
         "demo": lambda _: demo(),
     }
     try:

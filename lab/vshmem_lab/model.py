@@ -42,6 +42,7 @@ class Contender:
     words: tuple[str, ...]
     vshmem: bool = False  # of Vshmem, which the others are compared with
     floor: bool = False  # what the hardware gives
+    base: bool = False  # what the others are compared with where nothing is of Vshmem
     line: int = 0  # of the program's output
     lacks: str = ""  # what it can't do that the others can
 

@@ -12,12 +12,14 @@ from vshmem_lab import analysis, paths, system
 from vshmem_lab.analysis import Run
 from vshmem_lab.choice import Choice, selected
 from vshmem_lab.driver import Driver
+from vshmem_lab.features import table as features
 from vshmem_lab.model import Failed
 from vshmem_lab.progress import Steps
 from vshmem_lab.report.grid import text_of
 from vshmem_lab.runners import channels
 from vshmem_lab.runners.table import Runners
 from vshmem_lab.store import Store, read_about
+from vshmem_lab.suites import hypervisors
 
 INTERRUPTED = 130
 
@@ -45,6 +47,8 @@ def new(plan: Plan, folder: Path | None) -> tuple[int, Path]:
         "cases": analysis.describe(cases),
         "complete": False,
     }
+    if hypervisors.SUITE in plan.choice.suites:
+        about["features"] = features.probe()
     return _measure(plan, Store.create(folder, about), about), folder
 
 

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import textwrap
+from itertools import zip_longest
 
 from vshmem_lab.analysis import Line, Run, Table
+from vshmem_lab.report.hypervisors import supplement
+from vshmem_lab.report.model import EMULATED, Grid
 from vshmem_lab.report.order import HEADING, order
 from vshmem_lab.text import duration, quantity
-
-EMULATED = (
-    "Emulated: QEMU without KVM translated the machines' instructions. Compare rows with each "
-    "other; the times are not those of real machines."
-)
-
-
-@dataclass
-class Grid:
-    """A head, rows, and what is to be said below them."""
-
-    title: str
-    head: list[str]
-    rows: list[list[str]]
-    beaten: set[int] = field(default_factory=set)  # rows that beat Vshmem
-    missing: set[int] = field(default_factory=set)
-    missed: set[int] = field(default_factory=set)  # rows that miss a limit
-    met: set[int] = field(default_factory=set)  # and that keep all of theirs
-    notes: list[str] = field(default_factory=list)
-    emulated: bool = False
 
 
 def grid(table: Table) -> Grid:
@@ -117,6 +100,8 @@ def _notes(table: Table) -> list[str]:
 def as_text(found: Grid) -> str:
     """For a terminal. What is missing may be wider than its column."""
     rows = [found.head, *found.rows]
+    if found.wrap:
+        rows = [line for row in rows for line in _wrapped(row, found.wrap)]
     wide = found.head.index("median") if "median" in found.head else -1
     widths = [
         max(
@@ -130,9 +115,16 @@ def as_text(found: Grid) -> str:
     for row in rows:
         cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
         lines.append("  ".join(cells).rstrip())
-    lines.insert(1, "  ".join("-" * width for width in widths))
+    below = len(_wrapped(found.head, found.wrap)) if found.wrap else 1
+    lines.insert(below, "  ".join("-" * width for width in widths))
     title = found.title + (" - EMULATED" if found.emulated else "")
     return "\n".join([title, *(f"  {line}" for line in (*lines, *found.notes))])
+
+
+def _wrapped(row: list[str], width: int) -> list[list[str]]:
+    """A row as several, whose cells are no wider than that."""
+    cells = [textwrap.wrap(cell, width) for cell in row]
+    return [list(line) for line in zip_longest(*cells, fillvalue="")]
 
 
 def as_markdown(found: Grid) -> str:
@@ -209,5 +201,6 @@ def text_of(run: Run) -> str:
     """A run as plain text."""
     heads = [f"{key + ':':<13} {value}" for key, value in heading(run)]
     parts = ["\n".join(heads), *(as_text(grid(table)) for table in run.tables)]
+    parts += [as_text(found) for found in supplement(run)]
     parts += ["\n".join([f"{head}:", *(f"  {x}" for x in lines)]) for head, lines in findings(run)]
     return "\n\n".join(parts) + "\n"

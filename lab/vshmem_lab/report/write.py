@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vshmem_lab.analysis import Run, Table
-from vshmem_lab.report import plots
-from vshmem_lab.report.grid import EMULATED, Grid, as_markdown, findings, grid, heading, text_of
+from vshmem_lab.report import hypervisors, plots
+from vshmem_lab.report.grid import as_markdown, findings, grid, heading, text_of
+from vshmem_lab.report.model import EMULATED, Grid
 
 STYLE = """
 :root { color-scheme: light; }
@@ -63,6 +64,10 @@ def _suites(run: Run) -> dict[str, list[Table]]:
     return found
 
 
+def _supplement(run: Run, suite: str) -> list[Grid]:
+    return hypervisors.supplement(run) if suite == hypervisors.SUITE else []
+
+
 def _markdown(run: Run, drawn: dict[str, str]) -> str:
     parts = [f"# Vshmem lab: {run.name}", ""]
     parts += [f"* {key}: {value}" for key, value in heading(run)]
@@ -74,6 +79,7 @@ def _markdown(run: Run, drawn: dict[str, str]) -> str:
             parts.append(as_markdown(grid(table)))
             if _slug(table) in drawn:
                 parts += [f"![{table.title}](plots/{_slug(table)}.svg)", ""]
+        parts += [as_markdown(one) for one in _supplement(run, suite)]
     return "\n".join(parts) + "\n"
 
 
@@ -92,6 +98,7 @@ def _html(run: Run, drawn: dict[str, str]) -> str:
         parts.append(f'<h2 id="{suite}">{suite}</h2>')
         for table in tables:
             parts += [_html_grid(grid(table)), _unique(drawn.get(_slug(table), ""), _slug(table))]
+        parts += [_html_grid(one) for one in _supplement(run, suite)]
     head = f'<meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
     body = "".join(parts)
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'

@@ -108,12 +108,13 @@ class OneKernel(Dwarf):
 class Threads(OneKernel):
     """OpenMP."""
 
-    def __init__(self, pair: tuple[int, int]) -> None:
+    def __init__(self, pair: tuple[int, int], enclose: Enclose = list) -> None:
         super().__init__("openmp", pair)
+        self._enclose = enclose
 
     def said(self, argv: list[str], count: int, within: float) -> str:
         """What the program printed."""
-        return run(self.prepared(argv, self._pair), THREADS, within)
+        return run(self._enclose(self.prepared(argv, self._pair)), THREADS, within)
 
 
 class Processes(OneKernel):
@@ -165,10 +166,10 @@ class Ranks(OneKernel):
 class InMachines(Dwarf):
     """In one machine with a processor for each, or in two that share them out."""
 
-    def __init__(self, model: str, machines: Machines, means: str) -> None:
+    def __init__(self, model: str, machines: Machines, means: str, enclose: Enclose = list) -> None:
         self.model = model
         super().__init__()
-        self._machines, self._means = machines, means
+        self._machines, self._means, self._enclose = machines, means, enclose
 
     def said(self, argv: list[str], count: int, within: float) -> str:
         """What the program printed."""
@@ -190,7 +191,7 @@ class InMachines(Dwarf):
         if self._means == "processes":
             # One that fails prints nothing, or the others wait for it until time is up.
             argv = ["sh", "-c", f'for i in $(seq {count}); do "$@" & done; wait', "sh", *argv]
-        return ["exec", *options, self._machines.names[0], "--", *argv]
+        return ["exec", *options, self._machines.names[0], "--", *self._enclose(argv)]
 
     def seated(self, readings: Sequence[Reading], count: int) -> list[Reading]:
         """The readings with where the processes sat."""

@@ -24,14 +24,23 @@ MEMORY = 512  # MiB for each of a machine's processors
 PATIENCE = 120
 
 
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """How machines are run: by which accelerator, and behind which words they are started."""
+
+    accel: str = "auto"
+    before: tuple[str, ...] = ()
+    suffix: str = ""  # of the cluster's name
+
+
 class Machines:
     """`with Machines() as m`: machines that share a pool; nothing is left of them after it."""
 
-    def __init__(self, count: int = 2, cpus: int = 1) -> None:
+    def __init__(self, count: int = 2, cpus: int = 1, kind: Kind | None = None) -> None:
         self.names = tuple(f"vm{i}" for i in range(count))
+        self._cpus, self._kind = cpus, kind or Kind()
         # A cluster of our own: the user's machines, if there are any, are not meant.
-        self.cluster = f"lab-{os.getpid()}-{count}x{cpus}"
-        self._cpus = cpus
+        self.cluster = f"lab-{os.getpid()}-{count}x{cpus}{self._kind.suffix}"
         self.cores: list[list[int]] = []
         self.booted_in = 0.0
 
@@ -43,7 +52,8 @@ class Machines:
             shared = [w for f in {paths.LAB, paths.programs()} for w in ("--share", str(f))]
             size = ("-n", str(len(self.names)), "--cpus", str(self._cpus))
             memory = ("--memory", f"{MEMORY * self._cpus}M")
-            vshmem("up", *size, *memory, *named, *shared, limit=UP_LIMIT)
+            words = (*size, *memory, *named, *shared, "--accel", self._kind.accel)
+            vshmem("up", *words, limit=UP_LIMIT, before=self._kind.before)
         except subprocess.TimeoutExpired:
             self.__exit__()
             raise Missing(
@@ -52,7 +62,7 @@ class Machines:
         except Failed as failure:
             raise Missing(str(failure)) from None
         self.booted_in = time.monotonic() - began
-        for pid in self._pids():
+        for pid in self.pids():
             priority.make_heavy(pid)
         self._pin()
         return self
@@ -80,14 +90,14 @@ class Machines:
         clusters = json.loads(vshmem("ps", "--json"))["clusters"]
         return next(c for c in clusters if c["name"] == self.cluster)
 
-    def _pids(self) -> list[int]:
+    def pids(self) -> list[int]:
         """Of the machines' QEMUs."""
         return [machine["pid"] for machine in self.state()["machines"]]
 
     @contextlib.contextmanager
     def real_time(self) -> Iterator[None]:
         """For machines whose processors mostly sleep."""
-        pids = self._pids()
+        pids = self.pids()
         for pid in pids:
             priority.make_real_time(pid)
         try:

@@ -15,6 +15,7 @@ from vshmem_lab.model import Failed, Reading, Runner, Turn
 from vshmem_lab.process import run
 from vshmem_lab.runners.machines import Machines
 from vshmem_lab.runners.mpi_programs import PROGRAMS, Program
+from vshmem_lab.runners.onekernel import Enclose
 
 # Open MPI's launcher asks root for these.
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -38,8 +39,8 @@ class Place(Protocol):
 class OneKernel:
     """Two ranks on one kernel, by the MPI's own shared memory."""
 
-    def __init__(self, pair: tuple[int, int]) -> None:
-        self._pair = pair
+    def __init__(self, pair: tuple[int, int], enclose: Enclose = list) -> None:
+        self._pair, self._enclose = pair, enclose
 
     def said(self, mpi: str, argv: Sequence[str], within: float) -> str:
         """What a job printed there."""
@@ -47,7 +48,8 @@ class OneKernel:
         one, other = self._pair
         rank = "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}"
         bound = f'[ "{rank}" = 0 ] && c={one} || c={other}; exec taskset -c $c "$@"'
-        return run([launcher(mpi), "-n", "2", "sh", "-c", bound, "sh", *argv], AS_ROOT, within)
+        line = [launcher(mpi), "-n", "2", "sh", "-c", bound, "sh", *argv]
+        return run(self._enclose(line), AS_ROOT, within)
 
     def seated(self, reading: Reading) -> Reading:
         """The reading with where the ranks sat."""
@@ -57,15 +59,15 @@ class OneKernel:
 class OneMachine:
     """A rank on each processor of a machine, by the MPI's own shared memory."""
 
-    def __init__(self, machines: Machines, ranks: int) -> None:
-        self._machines, self._ranks = machines, ranks
+    def __init__(self, machines: Machines, ranks: int, enclose: Enclose = list) -> None:
+        self._machines, self._ranks, self._enclose = machines, ranks, enclose
 
     def said(self, mpi: str, argv: Sequence[str], within: float) -> str:
         """What a job printed there."""
         allowed = [word for pair in AS_ROOT.items() for word in ("--env", "=".join(pair))]
-        line = [*allowed, self._machines.names[0], "--", launcher(mpi), "-n", str(self._ranks)]
-        what = "mpiexec in a machine"
-        return self._machines.do("exec", *line, *argv, what=what, within=within)
+        job = self._enclose([launcher(mpi), "-n", str(self._ranks), *argv])
+        line = [*allowed, self._machines.names[0], "--", *job]
+        return self._machines.do("exec", *line, what="mpiexec in a machine", within=within)
 
     def seated(self, reading: Reading) -> Reading:
         """The reading with where the ranks sat."""

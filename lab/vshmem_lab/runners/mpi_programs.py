@@ -116,11 +116,21 @@ class Hpcc:
     SIZE = 400  # of HPL's matrix; the others' follow from it
     # The name in its summary, and its unit by the case's.
     SUMMARY = {
+        "hpl": ("HPL_Tflops", 1e6),
+        "dgemm": ("StarDGEMM_Gflops", 1000),
+        "stream": ("StarSTREAM_Triad", 1000),
         "latency": ("AvgPingPongLatency_usec", 1000),
+        "latency, least": ("MinPingPongLatency_usec", 1000),
+        "latency, most": ("MaxPingPongLatency_usec", 1000),
         "bandwidth": ("AvgPingPongBandwidth_GBytes", 1000),
+        "bandwidth, least": ("MinPingPongBandwidth_GBytes", 1000),
+        "bandwidth, most": ("MaxPingPongBandwidth_GBytes", 1000),
         "fft": ("MPIFFT_Gflops", 1000),
+        "fft, each": ("StarFFT_Gflops", 1000),
+        "fft, one": ("SingleFFT_Gflops", 1000),
         "ptrans": ("PTRANS_GBs", 1000),
         "randomaccess": ("MPIRandomAccess_GUPs", 1000),
+        "randomaccess, each": ("StarRandomAccess_GUPs", 1000),
     }
     # It reads and writes where it is started; the first rank has the results.
     SCRIPT = (
@@ -128,12 +138,12 @@ class Hpcc:
         '[ ! -e hpccoutf.txt ] || cat hpccoutf.txt; cd / && rm -r "$d"; exit $status'
     )
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = SIZE) -> None:
         self._program = found("hpcc")
         self.mpi = mpi_of(self._program)
         text = source("inputs/hpccinf.txt").read_text()
-        sized = re.sub(r"^\d+(?= +Ns$)", str(self.SIZE), text, flags=re.MULTILINE)
-        self._input = shared("hpccinf.txt", sized)
+        sized = re.sub(r"^\d+(?= +Ns$)", str(size), text, flags=re.MULTILINE)
+        self._input = shared(f"hpccinf-{size}.txt", sized)
 
     def argv(self, turns: Sequence[Turn], seconds: float) -> list[str]:
         """A run of everything, which takes as long as it takes."""

@@ -10,7 +10,16 @@ from pathlib import Path
 
 from vshmem_lab import builds
 from vshmem_lab.model import Missing, Runner
-from vshmem_lab.runners import channels, dwarfs, machines, mpi, onekernel, xen
+from vshmem_lab.runners import (
+    channels,
+    dwarfs,
+    environments,
+    machines,
+    mpi,
+    onekernel,
+    podman,
+    xen,
+)
 
 # Of the runners "at a rate": a round each 100 us, more than the kernel takes for one.
 INTERVAL = 100_000
@@ -23,7 +32,8 @@ class Runners:
         self._pair, self._repetitions, self._before = pair, repetitions, before
         self._stack = ExitStack()
         self._pools: dict[str, dict[str, str]] = {}
-        self._machines: dict[tuple[int, int], machines.Machines] = {}
+        self._machines: dict[tuple[int, int, machines.Kind | None], machines.Machines] = {}
+        self._containers: podman.Podman | None = None
         self._found: dict[str, Runner] = {}
         self._makers: dict[str, Callable[[], Runner]] = {
             "ipcbench": lambda: onekernel.Ipcbench({}, pair),
@@ -52,6 +62,7 @@ class Runners:
             "wakeup": lambda: machines.Wakeup(self.machines()),
             "Xen": lambda: xen.Domains(repetitions),
             **mpi.runners(self.machines, pair),
+            **environments.runners(self.machines, pair, self._podman),
             **dwarfs.runners(self.machines, pair, lambda: self._pool("vshmem"), self._enclosed),
         }
 
@@ -71,12 +82,19 @@ class Runners:
             self._found[name] = self._makers[name]()
         return self._found[name]
 
-    def machines(self, count: int = 2, cpus: int = 1) -> machines.Machines:
+    def machines(
+        self, count: int = 2, cpus: int = 1, kind: machines.Kind | None = None
+    ) -> machines.Machines:
         """So many machines with so many processors each, booted when they are first asked for."""
-        shape = (count, cpus)
+        shape = (count, cpus, kind)
         if shape not in self._machines:
-            self._machines[shape] = self._stack.enter_context(machines.Machines(count, cpus))
+            self._machines[shape] = self._stack.enter_context(machines.Machines(*shape))
         return self._machines[shape]
+
+    def _podman(self) -> podman.Podman:
+        if self._containers is None:
+            self._containers = self._stack.enter_context(podman.Podman())
+        return self._containers
 
     def _pool(self, which: str) -> dict[str, str]:
         """The environment of a build's programs: it has a pool of its own."""
