@@ -226,6 +226,7 @@ preloaded "good guest" guest
 preloaded "changing credentials" setuid
 preloaded "SEM_UNDO" undo
 preloaded "no heap" noheap
+run "mlockall" VSHMEM_POOL_SIZE=1G LD_PRELOAD="$lib" timeout -k 5 60 "$programs/locked"
 preloaded "idle" idle
 [ "$(uname -m)" != x86_64 ] || preloaded "instructions of a call" instructions
 run "a crowd" VSHMEM_POOL_SIZE=1M LD_PRELOAD="$lib" timeout -k 5 120 "$programs/crowd"

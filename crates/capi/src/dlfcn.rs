@@ -112,6 +112,7 @@ unsafe fn ours(name: *const c_char) -> Option<*mut c_void> {
     }
     // SAFETY: as the caller vouches.
     let function = match unsafe { CStr::from_ptr(name) }.to_bytes() {
+        b"mlockall" => export::mlockall as *const (),
         b"msgctl" => export::msgctl as *const (),
         b"msgget" => export::msgget as *const (),
         b"msgrcv" => export::msgrcv as *const (),

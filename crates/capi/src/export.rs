@@ -4,6 +4,7 @@ use crate::calls::{msg, sem, shm};
 use crate::config::config;
 use crate::dispatch::{by_id, by_key, MSG, SEM, SHM};
 use crate::errno::{from_kernel, guard};
+use crate::lock_all::lock_all;
 use crate::outcome;
 use crate::raw::syscall;
 use crate::state::caller;
@@ -213,4 +214,10 @@ unsafe extern "C" fn msgrcv_slow(
 #[no_mangle]
 pub unsafe extern "C" fn msgctl(id: i32, command: i32, buf: *mut c_void) -> i32 {
     MSG.call(id, 0, command, buf as usize)
+}
+
+/// mlockall(2): locks what is mapped and attached, and not the pools.
+#[no_mangle]
+pub extern "C" fn mlockall(flags: i32) -> i32 {
+    guard("mlockall", || lock_all(flags))
 }

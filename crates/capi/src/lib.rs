@@ -66,6 +66,8 @@ pub mod dlfcn;
 #[cfg(not(test))]
 pub mod export;
 #[cfg(not(test))]
+mod lock_all;
+#[cfg(not(test))]
 pub mod syscall;
 
 pub mod load;

@@ -14,7 +14,9 @@ use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::time::Duration;
 
-pub(crate) use memory::{advise, futex_works, map, protect, relocate, remap_again, unlock, unmap};
+pub(crate) use memory::{
+    advise, futex_works, locks_new_mappings, map, protect, relocate, remap_again, unlock, unmap,
+};
 pub(crate) use owned::{close, Owned};
 use raw::again;
 pub use raw::raw;
