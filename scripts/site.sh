@@ -52,6 +52,8 @@ nav:
   - Guides:
       - Machines you already have: docs/guide-existing-machines.md
       - MPI: docs/guide-mpi.md
+      - What costs speed: docs/doctor.md
+      - Checks of vshmem doctor: docs/doctor-checks.md
       - Xen domains: docs/xen.md
       - What machines see of the host: docs/sandbox.md
       - JSON: docs/json.md

@@ -5,6 +5,7 @@ use crate::args::{
     Check, Down, Exec, Explain, Ipcrm, Ipcs, Pool, Ps, Restart, Run, Shell, Top, Up, EXIT_CODES,
 };
 use crate::attach::{Attach, Detach};
+use crate::doctor::Doctor;
 use crate::grants::{Grant, Revoke};
 use crate::mpirun::args::Mpirun;
 use crate::rsh::Rsh;
@@ -55,6 +56,8 @@ pub enum Command {
     Rsh(Rsh),
     /// Show whether a program's System V calls reach a pool, or why not
     Explain(Explain),
+    /// Find what costs a machine or its host speed, and apply the remedies
+    Doctor(Box<Doctor>),
     /// End machines and remove everything that belongs to them
     Down(Down),
     /// Restart machines that died, or that run

@@ -13,6 +13,7 @@ mod attach;
 mod check;
 mod commands;
 mod complete;
+mod doctor;
 mod explain;
 mod external;
 mod grants;
@@ -76,6 +77,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Ps(ps) => machines::ps(&ps),
         Command::Exec(exec) => run::exec(exec),
         Command::Shell(shell) => run::shell(shell),
+        Command::Doctor(doctor) => doctor::doctor(*doctor),
         Command::Explain(explain) => explain::explain(&explain),
         Command::Run(run) => run::run(run, further),
         Command::Mpirun(mpirun) => mpirun::mpirun(*mpirun),

@@ -15,6 +15,8 @@ pub enum Documents {
     Agent,
     /// vshmem check
     Check,
+    /// vshmem doctor
+    Doctor,
     /// vshmem explain
     Explain,
     /// vshmem grant, each line
@@ -44,6 +46,7 @@ fn schema_of(which: Documents) -> Schema {
     match which {
         Documents::Agent => shape::<crate::agent::Status>(),
         Documents::Check => shape::<crate::check::Shown<'_>>(),
+        Documents::Doctor => shape::<crate::doctor::Report<'_>>(),
         Documents::Explain => shape::<crate::explain::Explained>(),
         Documents::Grant => shape::<crate::grants::Granted<'_>>(),
         Documents::Ipcs => shape::<crate::ipcs::All<'_>>(),

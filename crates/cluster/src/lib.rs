@@ -77,6 +77,7 @@ pub use launcher::running::Running;
 pub use launcher::table as launchers;
 pub use launcher::traits::Launcher;
 pub use remote_shell::{call as call_relay, relay};
+pub use state::directories::{private_directory, runtime_path};
 pub use state::host_pool::HostPool;
 pub use state::machine::{find, Health, MachineState};
 pub use state::ports::Ports;

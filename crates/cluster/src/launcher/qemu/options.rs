@@ -66,6 +66,8 @@ const SECCOMP: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resour
 pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
     let mut out = Arguments::default();
     out.add("-name", &spec.title);
+    // The threads of processors are called so, for whoever looks where they run (vshmem doctor).
+    out.add("-name", "debug-threads=on");
     out.words.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(String::from));
     out.add("-sandbox", SECCOMP);
     out.add("-display", "none");

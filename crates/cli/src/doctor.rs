@@ -1,0 +1,311 @@
+//! `vshmem doctor`: what costs a machine or its host speed, and the remedy.
+
+use crate::args::ClusterArg;
+use crate::complete::values;
+use crate::json::print_document;
+use crate::output::print;
+use crate::table::Table;
+use clap::builder::PossibleValuesParser;
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+use vshmem_cluster::{
+    error, find, private_directory, run as run_jobs, runtime_path, Error, Identity, Job, Location, Result,
+    RunOptions,
+};
+use vshmem_doctor::{
+    by_id, examine, examine_one, explain, fix, page, undo, Change, Done, Finding, Instruments, Live, Outcome,
+    Recorded, Saved, System, CHECKS,
+};
+
+/// Exit code if something costs speed, or a change could not be made or undone.
+const COSTS: u8 = 1;
+/// What `--explain` takes for all checks.
+const ALL: &str = "all";
+/// Where root's changes are written down, until the next boot.
+const OF_ROOT: &str = "/run/vshmem-doctor";
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem doctor                            this host, and the machines on it
+  vshmem doctor --vm vm0                   the same in a machine, as its root
+  vshmem doctor --json | jq -r '.findings[] | select(.verdict == \"costs\").id'
+  vshmem doctor --explain clock-source     what a check is about
+  sudo vshmem doctor --fix --dry-run       what would be changed
+  sudo vshmem doctor --fix clock-source ksm
+  sudo vshmem doctor --undo                puts back what was there
+
+Looks at what is in force, not at what was asked for, changes nothing without --fix, and measures for about a second. A
+check that can't tell says `unknown`, and why; root sees most. What follows from another finding stands below it.
+
+--fix shows what it will do, and asks. It makes only changes that work at once and last until the next boot; what was
+there is written down first, so --undo works after an interrupted --fix, too. A setting that somebody else has changed
+since is left alone.
+
+Exit codes:
+  0    nothing is known to cost speed; or all changes were made or undone
+  1    something costs speed; or a change could not be made or undone
+  2    a mistake in the command line
+  125  it could not be examined")]
+pub struct Doctor {
+    #[command(flatten)]
+    pub cluster: ClusterArg,
+    /// Only these checks
+    #[arg(value_name = "CHECK", value_parser = checks())]
+    pub checks: Vec<String>,
+    /// In these machines, instead of here
+    #[arg(long, value_delimiter = ',', value_name = "VM,...", add = values::machines(), conflicts_with = "root")]
+    pub vm: Vec<String>,
+    /// List the checks
+    #[arg(long, conflicts_with_all = ["fix", "undo", "json"])]
+    pub list: bool,
+    /// Explain a check, or all
+    #[arg(long, value_name = "CHECK", value_parser = explained(), conflicts_with_all = ["fix", "undo", "json", "list"])]
+    pub explain: Option<String>,
+    /// Apply the remedies that work at once
+    #[arg(long, conflicts_with_all = ["undo", "json", "root"])]
+    pub fix: bool,
+    /// With --fix, only show what would be changed
+    #[arg(long, requires = "fix")]
+    pub dry_run: bool,
+    /// With --fix, don't ask
+    #[arg(long, short, requires = "fix")]
+    pub yes: bool,
+    /// Put back what was there before --fix
+    #[arg(long, conflicts_with_all = ["json", "root", "checks"])]
+    pub undo: bool,
+    /// Look at a copy of another system's proc and sys below this directory; nothing is measured
+    #[arg(long, value_name = "DIR", add = values::directories())]
+    pub root: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn checks() -> PossibleValuesParser {
+    PossibleValuesParser::new(CHECKS.iter().map(|check| check.id))
+}
+
+fn explained() -> PossibleValuesParser {
+    PossibleValuesParser::new(CHECKS.iter().map(|check| check.id).chain([ALL]))
+}
+
+/// What was found, for JSON.
+#[derive(Serialize, JsonSchema)]
+pub struct Report<'a> {
+    /// A finding of each check: first what costs, root causes before what follows from them.
+    findings: &'a [Finding],
+}
+
+/// Examines, applies remedies, or undoes them.
+pub fn doctor(doctor: Doctor) -> Result<u8> {
+    if doctor.list {
+        return print(&list()).map(|()| 0);
+    }
+    if let Some(id) = &doctor.explain {
+        return print(&by_id(id).map_or_else(page, explain)).map(|()| 0);
+    }
+    if !doctor.vm.is_empty() {
+        return in_machines(&doctor);
+    }
+    if doctor.undo {
+        return put_back();
+    }
+    let (system, instruments): (System, &dyn Instruments) = match &doctor.root {
+        Some(root) => (System::below(root), &Recorded::default()),
+        None => (System::live(), &Live),
+    };
+    let saved = match doctor.root {
+        Some(_) => Saved::default(),
+        None => Saved::read(&state(), &system)?,
+    };
+    let found = match &*doctor.checks {
+        [] => examine(&system, instruments, &saved),
+        chosen => {
+            let chosen = chosen.iter().filter_map(|id| by_id(id));
+            chosen.map(|check| examine_one(check, &system, instruments, &saved)).collect()
+        }
+    };
+    if doctor.fix {
+        return apply(&doctor, &system, &found);
+    }
+    match doctor.json {
+        true => print_document(Report { findings: &found })?,
+        false => print(&describe(&found))?,
+    }
+    Ok(if found.iter().any(|it| it.verdict == Outcome::Costs) { COSTS } else { 0 })
+}
+
+fn list() -> String {
+    let mut table = Table::new("CHECK  REMEDY  WHAT SHOULD BE");
+    for check in CHECKS {
+        table.row(&[&check.id, &check.class, &check.title]);
+    }
+    table.layout()
+}
+
+fn describe(found: &[Finding]) -> String {
+    let mut out = String::new();
+    let of = |verdict| found.iter().filter(move |it| it.verdict == verdict);
+    for finding in of(Outcome::Costs) {
+        out += &describe_cost(finding);
+    }
+    for finding in of(Outcome::Unknown) {
+        out += &format!("unknown  {}: {}\n", finding.id, finding.why);
+    }
+    for finding in of(Outcome::Fine) {
+        out += &format!("fine     {}: {}\n", finding.id, finding.why);
+    }
+    let count = |verdict| of(verdict).count();
+    let (costs, unknown, fine) = (count(Outcome::Costs), count(Outcome::Unknown), count(Outcome::Fine));
+    out + &format!("{costs} cost speed, {unknown} unknown, {fine} fine\n")
+}
+
+fn describe_cost(finding: &Finding) -> String {
+    let mut out = format!("COSTS    {}: {}\n", finding.id, finding.why);
+    let mut row = |head: &str, text: &str| out += &format!("           {head:<10}{text}\n");
+    if !finding.causes.is_empty() {
+        row("follows", &format!("from {}", finding.causes.join(", ")));
+    }
+    for it in &finding.evidence {
+        row("read", &format!("{} = {}", it.of, it.is));
+    }
+    for it in &finding.measured {
+        row("measured", &it.to_string());
+    }
+    let proven = if finding.proven == Some(true) { "shown above" } else { "an estimate, unproven here" };
+    row("cost", &format!("{} ({proven})", finding.cost.as_deref().unwrap_or_default()));
+    row("remedy", &format!("{} ({})", finding.remedy, finding.class));
+    for change in &finding.changes {
+        row("--fix", &change.to_string());
+    }
+    row("risk", finding.risk);
+    row("source", finding.source);
+    out
+}
+
+/// The file that says what was there before `--fix`; it may not exist.
+fn state() -> PathBuf {
+    directory_of_state().join("doctor.json")
+}
+
+fn directory_of_state() -> PathBuf {
+    match Identity::current().uid {
+        // Whatever root's environment is: the settings are the kernel's.
+        0 => OF_ROOT.into(),
+        _ => runtime_path(),
+    }
+}
+
+/// Makes the changes that the findings ask for.
+fn apply(doctor: &Doctor, system: &System, found: &[Finding]) -> Result<u8> {
+    let changes: Vec<(&str, Change)> =
+        found.iter().flat_map(|it| it.changes.iter().map(|change| (it.id, change.clone()))).collect();
+    if changes.is_empty() {
+        return print("Nothing was found that --fix could change.\n").map(|()| 0);
+    }
+    for (id, change) in &changes {
+        print(&format!("{id}: {change}\n"))?;
+    }
+    if doctor.dry_run || !doctor.yes && !is_wanted()? {
+        return Ok(0);
+    }
+    private_directory(&directory_of_state())?;
+    let done = fix(system, &state(), &changes)?;
+    let code = report(&done, "done")?;
+    for before in found.iter().filter(|it| !it.changes.is_empty()) {
+        print(&proof(before, system)?)?;
+    }
+    Ok(code)
+}
+
+/// What a finding's measurements were, and are now.
+fn proof(before: &Finding, system: &System) -> Result<String> {
+    let check = by_id(before.id).expect("a finding is of a check");
+    let after = examine_one(check, system, &Live, &Saved::read(&state(), system)?);
+    let pairs = before.measured.iter().zip(&after.measured);
+    let lines: String = pairs
+        .map(|(before, after)| format!("{}: {before}; now {:.1} {}\n", check.id, after.value, after.unit))
+        .collect();
+    if !lines.is_empty() {
+        return Ok(lines);
+    }
+    Ok(format!("{}: nothing here measures what it cost: unproven\n", check.id))
+}
+
+fn is_wanted() -> Result<bool> {
+    if !io::stdin().is_terminal() {
+        return Err(Error::new("nobody can be asked, since standard input is no terminal")
+            .hint("Add --yes.")
+            .code(2));
+    }
+    print("Do this? [y/N] ")?;
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    read.map_err(|e| error!("could not read the answer: {e}"))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn put_back() -> Result<u8> {
+    let (system, file) = (System::live(), state());
+    if !file.exists() {
+        return print("There is nothing to undo.\n").map(|()| 0);
+    }
+    if Saved::read(&file, &system)?.lost {
+        print("This kernel was booted after the last --fix, so that nothing of it is in force any more.\n")?;
+    }
+    report(&undo(&system, &file)?, "undone")
+}
+
+/// Says what was done, and what was not.
+fn report(done: &[Done], word: &str) -> Result<u8> {
+    let mut code = 0;
+    for it in done {
+        match it {
+            Done::Yes(what) => print(&format!("{word}: {what}\n"))?,
+            Done::Needless(why) => print(&format!("nothing to do: {why}\n"))?,
+            Done::No(why) => {
+                // In the order in which things were done.
+                let _ = io::stdout().flush();
+                eprintln!("vshmem: not {word}: {why}");
+                code = COSTS;
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// Runs the same command in each machine, as its root.
+fn in_machines(doctor: &Doctor) -> Result<u8> {
+    let (record, machines) = find(&doctor.cluster.cluster, &doctor.vm)?;
+    let program = std::env::current_exe().map_err(|e| error!("could not find this program: {e}"))?;
+    let flags = [
+        (doctor.fix, "--fix"),
+        (doctor.dry_run, "--dry-run"),
+        (doctor.yes, "--yes"),
+        (doctor.undo, "--undo"),
+        (doctor.json, "--json"),
+    ];
+    let flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| OsString::from(flag));
+    let words: Vec<OsString> =
+        ["doctor".into()].into_iter().chain(flags).chain(doctor.checks.iter().map(Into::into)).collect();
+    let asks = doctor.fix && !doctor.yes && !doctor.dry_run && io::stdin().is_terminal();
+    let mut code = 0;
+    let several = machines.len() > 1 && !doctor.json;
+    for machine in machines {
+        let name = machine.name.clone();
+        if several {
+            print(&format!("{name}:\n"))?;
+        }
+        let location = Location::Machine(Box::new(record.clone()), machine);
+        let mut job = Job::new(location, name, &[], None, Identity::parse("root")?);
+        job.request.argv = std::iter::once(program.clone().into()).chain(words.iter().cloned()).collect();
+        let job = if asks { job.with_terminal()? } else { job };
+        code = code.max(run_jobs(&[job], RunOptions { prefix: false, keep_going: false, insist: false })?);
+    }
+    Ok(code)
+}

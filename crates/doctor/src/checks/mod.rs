@@ -1,0 +1,71 @@
+//! The checks, a file for each subject; the order is that in which they are shown.
+
+mod balloon;
+mod clock;
+mod cores;
+mod drift;
+mod governor;
+mod idle;
+mod interrupts;
+mod jitter;
+mod nodes;
+mod pages;
+mod pools;
+mod processor;
+mod samepage;
+mod slack;
+mod swap;
+mod virtio;
+
+use crate::check::Check;
+
+/// All checks.
+pub const CHECKS: &[Check] = &[
+    processor::INVARIANT_TSC,
+    clock::SOURCE,
+    processor::VECTORS,
+    processor::CX16,
+    processor::PCID,
+    pages::HUGE,
+    pages::SHARED,
+    pages::POOL,
+    pools::DRIVER,
+    cores::CPUS,
+    cores::EMULATOR,
+    cores::SIBLINGS,
+    interrupts::INTERRUPTS,
+    nodes::MEMORY,
+    nodes::BALANCING,
+    governor::GOVERNOR,
+    idle::GUEST,
+    idle::HOST,
+    jitter::JITTER,
+    balloon::BALLOON,
+    swap::SWAP,
+    samepage::KSM,
+    slack::SLACK,
+    virtio::QUEUES,
+    virtio::PACKED,
+    drift::DRIFT,
+];
+
+/// A check by its name.
+pub fn by_id(id: &str) -> Option<&'static Check> {
+    CHECKS.iter().find(|check| check.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_causes_stand_before_what_they_cause() {
+        for (place, check) in CHECKS.iter().enumerate() {
+            let before = &CHECKS[..place];
+            assert!(before.iter().all(|other| other.id != check.id), "{}", check.id);
+            for cause in check.causes {
+                assert!(before.iter().any(|other| other.id == *cause), "{}: {cause}", check.id);
+            }
+        }
+    }
+}

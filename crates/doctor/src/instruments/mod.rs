@@ -1,0 +1,74 @@
+//! What is measured: by this kernel, or as it was recorded.
+
+mod clock;
+mod memory;
+mod processor;
+mod quantum;
+
+pub use clock::Clock;
+pub use memory::Touch;
+pub use quantum::Quantum;
+
+/// What measures. `None`: it can't be measured here.
+pub trait Instruments {
+    /// The signature of the hypervisor, as the processor tells it.
+    fn hypervisor(&self) -> Option<String>;
+    /// What it takes to read the clock.
+    fn clock(&self) -> Option<Clock>;
+    /// What it takes to touch new memory.
+    fn touch(&self) -> Option<Touch>;
+    /// How even the processor's work is.
+    fn quantum(&self) -> Option<Quantum>;
+}
+
+/// This kernel's.
+pub struct Live;
+
+impl Instruments for Live {
+    fn hypervisor(&self) -> Option<String> {
+        processor::hypervisor()
+    }
+
+    fn clock(&self) -> Option<Clock> {
+        Some(clock::measure())
+    }
+
+    fn touch(&self) -> Option<Touch> {
+        memory::measure()
+    }
+
+    fn quantum(&self) -> Option<Quantum> {
+        quantum::measure()
+    }
+}
+
+/// What was recorded beside a tree, if anything.
+#[derive(Default)]
+pub struct Recorded {
+    /// The hypervisor's signature.
+    pub hypervisor: Option<String>,
+    /// What it took to read the clock.
+    pub clock: Option<Clock>,
+    /// What it took to touch new memory.
+    pub touch: Option<Touch>,
+    /// How even the work was.
+    pub quantum: Option<Quantum>,
+}
+
+impl Instruments for Recorded {
+    fn hypervisor(&self) -> Option<String> {
+        self.hypervisor.clone()
+    }
+
+    fn clock(&self) -> Option<Clock> {
+        self.clock
+    }
+
+    fn touch(&self) -> Option<Touch> {
+        self.touch
+    }
+
+    fn quantum(&self) -> Option<Quantum> {
+        self.quantum
+    }
+}

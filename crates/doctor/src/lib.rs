@@ -1,0 +1,44 @@
+//! What costs a virtual machine its speed, and how it is cured: `vshmem doctor`.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | `system` | the files of /proc and /sys: of this kernel, or of a tree that was recorded elsewhere |
+//! | `instruments` | what is measured |
+//! | `text` | words and numbers in them |
+//! | `check`, `finding` | what a check is, and what it finds |
+//! | `look` | through which a check sees; it keeps the evidence |
+//! | `machines`, `matching`, `cpus` | the host's QEMU processes, and which of their threads share a core |
+//! | `setting` | what can be changed, and put back |
+//! | `checks` | a file for each subject, and the table of all |
+//! | `examine` | all checks, root causes first |
+//! | `saved`, `remedy` | what was there before; `--fix` and `--undo` |
+//! | `page` | the page of documentation that the table makes |
+
+mod check;
+mod checks;
+mod cpus;
+mod examine;
+mod finding;
+mod instruments;
+mod look;
+mod machines;
+mod matching;
+mod page;
+mod remedy;
+mod saved;
+mod setting;
+mod system;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use check::Check;
+pub use checks::{by_id, CHECKS};
+pub use examine::{examine, examine_one};
+pub use finding::{Change, Class, Evidence, Finding, Measurement, Outcome};
+pub use instruments::{Instruments, Live, Recorded};
+pub use page::{explain, page};
+pub use remedy::{fix, undo, Done};
+pub use saved::Saved;
+pub use setting::Setting;
+pub use system::System;

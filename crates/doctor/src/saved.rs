@@ -1,0 +1,87 @@
+//! What was there before `--fix`: written before anything is changed, and read by `--undo`.
+
+use crate::setting::Setting;
+use crate::system::System;
+use rustix::fs::{flock, FlockOperation};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+use vshmem_agent::error::{error, Explain, Result};
+
+/// The changes of this boot.
+#[derive(Debug, Default)]
+pub struct Saved {
+    /// In the order in which they were made.
+    pub entries: Vec<Entry>,
+    /// There were some that a reboot has undone.
+    pub lost: bool,
+}
+
+/// A change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The check that asked for it.
+    pub check: String,
+    /// What was changed.
+    pub setting: Setting,
+    /// What was there.
+    pub was: String,
+    /// What was set.
+    pub set: String,
+}
+
+/// As it is written down.
+#[derive(Serialize, Deserialize)]
+struct Document {
+    boot: String,
+    entries: Vec<Entry>,
+}
+
+impl Saved {
+    /// Reads a file, which need not exist. Of an earlier boot nothing is left, neither there nor here:
+    /// no change outlives the kernel.
+    pub fn read(file: &Path, system: &System) -> Result<Saved> {
+        let text = match fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Saved::default()),
+            Err(e) => return Err(error!("could not read {}: {e}", file.display())),
+        };
+        let document: Document = serde_json::from_str(&text)
+            .map_err(|e| error!("{} is not what vshmem doctor has written: {e}", file.display()))?;
+        let lost = document.boot != boot(system);
+        Ok(Saved { entries: if lost { Vec::new() } else { document.entries }, lost })
+    }
+
+    /// Writes the file anew, so that it is there whatever happens next; removes it if there is
+    /// nothing to write.
+    pub fn write(&self, file: &Path, system: &System) -> Result<()> {
+        let written = || format!("could not write {}", file.display());
+        if self.entries.is_empty() {
+            return match fs::remove_file(file) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).explain(written),
+                _ => Ok(()),
+            };
+        }
+        let document = Document { boot: boot(system), entries: self.entries.clone() };
+        let text = serde_json::to_string_pretty(&document).expect("it is plain data");
+        let new = file.with_extension("new");
+        let mut out = File::create(&new).explain(written)?;
+        out.write_all(text.as_bytes()).and_then(|()| out.sync_all()).explain(written)?;
+        fs::rename(&new, file).explain(written)
+    }
+}
+
+fn boot(system: &System) -> String {
+    let id = system.text("proc/sys/kernel/random/boot_id").ok().flatten();
+    id.unwrap_or_default().trim().into()
+}
+
+/// Keeps others from changing anything meanwhile, until what is returned is closed.
+pub fn lock(file: &Path) -> Result<File> {
+    let directory = file.parent().unwrap_or(file);
+    let lock = File::open(directory).explain(|| format!("could not open {}", directory.display()))?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| error!("another vshmem doctor is changing settings: wait until it has finished"))?;
+    Ok(lock)
+}

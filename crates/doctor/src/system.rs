@@ -1,0 +1,116 @@
+//! The files by which a kernel shows its state: this kernel's, or a copy of them that was made elsewhere.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The root of a tree with `proc` and `sys` in it.
+#[derive(Debug)]
+pub struct System {
+    root: PathBuf,
+}
+
+/// A file that could not be read, and why.
+#[derive(Debug)]
+pub struct Unseen {
+    path: String,
+    why: io::Error,
+}
+
+impl fmt::Display for Unseen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.why.kind() {
+            io::ErrorKind::NotFound => write!(f, "there is no /{}", self.path),
+            io::ErrorKind::PermissionDenied => write!(f, "only root may read /{}", self.path),
+            _ => write!(f, "/{} could not be read: {}", self.path, self.why),
+        }
+    }
+}
+
+/// What can't be read for want of a file is no error.
+fn or_absent<T>(result: Result<T, Unseen>) -> Result<Option<T>, Unseen> {
+    match result {
+        Ok(it) => Ok(Some(it)),
+        Err(unseen) if is_gone(&unseen.why) => Ok(None),
+        Err(unseen) => Err(unseen),
+    }
+}
+
+/// No file, or that of a process which has ended.
+fn is_gone(why: &io::Error) -> bool {
+    why.kind() == io::ErrorKind::NotFound || why.raw_os_error() == Some(libc::ESRCH)
+}
+
+impl System {
+    /// This kernel.
+    pub fn live() -> System {
+        System::below("/")
+    }
+
+    /// A tree that was recorded, perhaps on another system.
+    pub fn below(root: impl Into<PathBuf>) -> System {
+        System { root: root.into() }
+    }
+
+    /// Whether it is this kernel.
+    pub fn is_live(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// Where a file of it lies. Paths begin with `proc/` or `sys/`.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
+    fn unseen(path: &str) -> impl FnOnce(io::Error) -> Unseen + '_ {
+        move |why| Unseen { path: path.into(), why }
+    }
+
+    /// A file's text, which must exist.
+    pub fn need(&self, path: &str) -> Result<String, Unseen> {
+        let bytes = fs::read(self.path(path)).map_err(System::unseen(path))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// A file's text, if it exists.
+    pub fn text(&self, path: &str) -> Result<Option<String>, Unseen> {
+        or_absent(self.need(path))
+    }
+
+    /// The names in a directory, sorted, numbers by their value; none if it does not exist.
+    pub fn names(&self, directory: &str) -> Result<Vec<String>, Unseen> {
+        let entries = fs::read_dir(self.path(directory)).map_err(System::unseen(directory));
+        let Some(entries) = or_absent(entries)? else {
+            return Ok(Vec::new());
+        };
+        let mut names: Vec<String> =
+            entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        let number = |name: &str| name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().ok();
+        names.sort_by(|a, b| number(a).cmp(&number(b)).then_with(|| a.cmp(b)));
+        Ok(names)
+    }
+
+    /// The numbers among the names in a directory: processes, threads, interrupts.
+    pub fn numbers(&self, directory: &str) -> Result<Vec<u32>, Unseen> {
+        Ok(self.names(directory)?.iter().filter_map(|name| name.parse().ok()).collect())
+    }
+
+    /// The last part of what a symbolic link leads to, if it exists.
+    pub fn link(&self, path: &str) -> Result<Option<String>, Unseen> {
+        let target = or_absent(fs::read_link(self.path(path)).map_err(System::unseen(path)))?;
+        Ok(target.and_then(|target| Some(target.file_name()?.to_str()?.to_owned())))
+    }
+
+    /// The memory, or room on a disk, that a file takes, in bytes; none if it does not exist.
+    pub fn allocated(&self, path: &str) -> Result<u64, Unseen> {
+        let meta = or_absent(fs::metadata(self.path(path)).map_err(System::unseen(path)))?;
+        Ok(meta.map_or(0, |meta| meta.blocks() * 512))
+    }
+
+    /// Writes a value. An empty one is a line of its own, since a kernel takes no write of nothing.
+    pub fn write(&self, path: &str, value: &str) -> io::Result<()> {
+        fs::write(self.path(path), format!("{value}\n"))
+    }
+}

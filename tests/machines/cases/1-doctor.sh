@@ -1,0 +1,45 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # lib.sh sets it
+# vshmem doctor in a machine: bottlenecks that are planted there are found, cured, and brought back.
+need_machines
+
+clock=/sys/devices/system/clocksource/clocksource0
+ksm=/sys/kernel/mm/ksm/run
+in_vm() { vshmem exec -u root vm0 -- sh -c "$1"; }
+# What is in force: the clock source, and whether equal pages are merged.
+in_force() { in_vm "cat $clock/current_clocksource $ksm"; }
+# What costs there, as doctor sees it; not what the host's load may change at any time.
+costly() {
+    vshmem doctor --vm vm0 --json | field '*sorted(f["id"] for f in told["findings"]
+        if f["verdict"] == "costs" and f["id"] != "jitter")'
+}
+
+before=$(in_force)
+others=$(costly)
+equal "a machine as it comes has a fast clock and merges no pages" "" \
+    "$(tr ' ' '\n' <<<"$others" | grep -xE 'clock-source|ksm')"
+in_vm "echo acpi_pm >$clock/current_clocksource; echo 1 >$ksm"
+planted=$(in_force)
+equal "a slow clock and merging can be planted" "acpi_pm 1" "$(echo "$planted" | xargs)"
+expected=$(printf '%s\n' "$others" clock-source ksm | xargs -n 1 | sort | xargs)
+equal "doctor finds both, and nothing else" "$expected" "$(costly)"
+equal "which changed nothing" "$planted" "$(in_force)"
+
+code "changes can be shown" 0 vshmem doctor --vm vm0 --fix --dry-run clock-source ksm
+contains "each with what is there" "$clock/current_clocksource: acpi_pm becomes " "$(cat "$work/out")"
+equal "which makes none" "$planted" "$(in_force)"
+code "they are made" 0 vshmem doctor --vm vm0 --fix --yes clock-source ksm
+equal "and measured: the clock is at least twice as fast" yes "$(
+    sed -n 's/.*reading the clock: \([0-9.]*\) ns; now \([0-9.]*\) ns/\1 \2/p' "$work/out" |
+        awk '$2 > 0 && $1 > 2 * $2 { print "yes" }'
+)"
+code "nothing costs any more" 0 vshmem doctor --vm vm0 clock-source ksm drift
+code "another user of the machine can't undo it" 0 \
+    vshmem exec -u 65534:65534 vm0 -- "$VSHMEM_BIN" doctor --undo
+in_vm "echo 2 >$ksm"
+code "what somebody else has set since is left alone" 1 vshmem doctor --vm vm0 --undo
+equal "and the rest is as it was" "acpi_pm 2" "$(in_force | xargs)"
+in_vm "echo 0 >$ksm"
+code "when it is as it was left, it is undone" 0 vshmem doctor --vm vm0 --undo
+equal "and all is as it was" "$planted" "$(in_force)"
+in_vm "echo $(head -n 1 <<<"$before") >$clock/current_clocksource; echo $(tail -n 1 <<<"$before") >$ksm"
