@@ -49,6 +49,15 @@ missing=$(grep 'missing:' "$work/said" | grep -v -e 'not installed' -e 'podman r
 [ -z "$missing" ] || fail "not measured: $missing"
 grep -q 'virtual processors at most' "$work/said" || fail "no table of features: $(cat "$work/said")"
 
+# Linear algebra: each product is checked. The tuner comes from PyPI, and not all machines count TLB misses.
+"$lab" run algebra --miniature --environment native --contender native --contender OpenBLAS \
+    --contender tuned --contender 'two in one kernel' --size 100 --size 500 --size 1000 --size 65536 \
+    --output "$work/algebra" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+missing=$(grep 'missing:' "$work/said" | grep -ve 'not installed' -e 'no counter of TLB misses' || true)
+[ -z "$missing" ] || fail "not measured: $missing"
+grep -Eq "^  OpenBLAS +100 rows +[0-9.,]+ Mflop/s|OpenBLAS .*missing:" "$work/said" ||
+    fail "$(cat "$work/said")"
+
 # An interrupted run goes on.
 "$lab" run rivals --case semaphores --repetitions 15 --seconds 0.05 --output "$work/cut" \
     >"$work/said" 2>&1 &

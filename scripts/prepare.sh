@@ -90,6 +90,9 @@ lab?|cmd:c++|g++|compiles what is measured of Boost.Interprocess
 lab?|glob:/usr/include/boost/interprocess/ipc/message_queue.hpp|libboost-dev|a rival: Boost.Interprocess
 lab?|glob:/usr/include/ucp/api/ucp.h|libucx-dev|a rival: UCX
 lab?|glob:/usr/include/rdma/fabric.h|libfabric-dev|a rival: libfabric
+lab?|glob:/usr/lib/*/openblas*/libblas.so.3|libopenblas0-pthread|a bar for linear algebra: OpenBLAS
+lab?|glob:/usr/lib/*/blis*/libblas.so.3|libblis4-serial|a bar for linear algebra: BLIS
+lab?|glob:/usr/lib/*/atlas/libblas.so.3|libatlas3-base|a bar for linear algebra: ATLAS
 lab?,demo?|cmd:lstopo-no-graphics|hwloc-nox|says where processors sit to each other
 deb,packages|cmd:dpkg-buildpackage|dpkg-dev|builds packages
 deb,packages|cmd:dh|debhelper|does what all packages need

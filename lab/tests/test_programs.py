@@ -14,7 +14,7 @@ from vshmem_lab import paths, process, topology
 from vshmem_lab.choice import Choice, selected
 from vshmem_lab.cli import parser
 from vshmem_lab.model import Contender, Failed, Missing, Reading, Turn
-from vshmem_lab.runners import channels, lines, mpi, mpi_programs, xen
+from vshmem_lab.runners import channels, job, lines, mpi_programs, xen
 from vshmem_lab.runners.table import Runners
 from vshmem_lab.suites.table import SUITES
 from vshmem_lab.text import bytes_text, duration, quantity, size
@@ -71,7 +71,7 @@ def test_figures_of_the_hpc_challenge() -> None:
 class Played:
     """A place and a program whose jobs measure two operations each."""
 
-    mpi, limit = "mpich", 1.0
+    limit, absent = 1.0, {"none": "No such counter."}
 
     def __init__(self) -> None:
         self.jobs = 0
@@ -80,7 +80,7 @@ class Played:
         """Nothing."""
         return []
 
-    def said(self, mpi: str, argv: Sequence[str], within: float) -> str:
+    def said(self, program: Played, argv: Sequence[str]) -> str:
         """Counts."""
         self.jobs += 1
         return str(self.jobs)
@@ -96,15 +96,19 @@ class Played:
 
 def test_later_cases_take_what_earlier_jobs_have_measured() -> None:
     played = Played()
-    job = mpi.Job(played, played)
+    it = job.Job(played, played)
     turns = [
         Turn(None, Contender(what, "", (what,)), 0)
         for what in ("one", "one", "other", "other", "other")
     ]
-    found = [reading.value for turn in turns for reading in job.measure([turn], 1)]
+    found = [reading.value for turn in turns for reading in it.measure([turn], 1)]
     assert found == [1, 2, 10, 20, 30] and played.jobs == 3
-    with pytest.raises(Failed, match="none"):
-        job.measure([Turn(None, Contender("none", "", ("none",)), 0)], 1)
+    for what, said in (
+        ("none", "^No such counter.$"),
+        ("other", "did not measure other of size 1"),
+    ):
+        with pytest.raises(Failed, match=said):
+            it.measure([Turn(None, Contender(what, "", (what,)), int(what == "other"))], 1)
 
 
 def test_xen_lines() -> None:

@@ -14,7 +14,7 @@ from vshmem_lab import analysis
 from vshmem_lab.comparison import compare
 from vshmem_lab.driver import Driver
 from vshmem_lab.model import Contender, Failed, Reading, Wanted
-from vshmem_lab.report.grid import as_text, text_of
+from vshmem_lab.report.grid import as_text, grid, text_of
 from vshmem_lab.report.order import order
 from vshmem_lab.report.write import write
 from vshmem_lab.store import Store, read_about
@@ -59,6 +59,56 @@ def test_like_is_compared_with_like(tmp_path: Path) -> None:
     others = [Contender(f"kernel, {what}", "theirs", ("t",)) for what in ("queues", "segments")]
     (table,) = run(tmp_path / "a", case(OURS, queues, *others)).tables
     assert [line.reference for line in table.lines[2:]] == ["Vshmem, queues", "Vshmem"]
+
+
+def test_other_software_stands_beside(tmp_path: Path) -> None:
+    bar = dataclasses.replace(THEIRS, bar=True)
+    (table,) = run(tmp_path / "a", case(OURS, bar), ours=100.0, theirs=80.0).tables
+    assert table.lines[1].summary and table.lines[1].against is None
+
+
+def test_of_sizes_less_is_no_merit(tmp_path: Path) -> None:
+    (table,) = run(tmp_path / "a", case(unit="B"), ours=100.0, theirs=80.0).tables
+    assert table.verdict(table.lines[1]).startswith("0.8 x") and not table.beats(table.lines[1])
+
+
+def test_mean_and_extremes_are_shown_where_they_are_wanted(tmp_path: Path) -> None:
+    plain, wanted = case(name="plain"), case(name="wanted", extremes=True)
+    found = run(tmp_path / "a", plain, wanted, ours=100.0, theirs=80.0)
+    without, having = (grid(table) for table in found.tables)
+    assert {"lowest", "mean", "highest"}.isdisjoint(without.head)
+    row = dict(zip(having.head, having.rows[0], strict=True))
+    assert (row["lowest"], row["mean"], row["highest"]) == ("98 ns", "99.8 ns", "102 ns")
+
+
+def test_choices_are_counted_and_not_compared(tmp_path: Path) -> None:
+    ours = Fake(alter=lambda _, call: 2048 if call % 4 else 1024)
+    counted = case(unit="B", choices=True, warm=False)
+    (table,) = run(tmp_path / "a", counted, ours=ours, theirs=1024.0).tables
+    assert table.lines[0].choices == {1024: 3, 2048: 9} and table.lines[1].against is None
+    assert "Vshmem chose 1 KiB (3x), 2 KiB (9x)." in grid(table).notes
+
+
+def test_only_emulated_rows_say_so(tmp_path: Path) -> None:
+    class Emulated(Fake):
+        """In a machine."""
+
+        def measure(self, turns, seconds) -> list[Reading]:
+            """Emulated."""
+            found = super().measure(turns, seconds)
+            return [dataclasses.replace(one, accelerator="tcg") for one in found]
+
+    (table,) = run(tmp_path / "a", case(), ours=Emulated()).tables
+    text = as_text(grid(table))
+    assert "Vshmem (emulated)" in text and "kernel (emulated)" not in text
+    assert "Emulated rows:" in text and table.lines[1].against is None
+
+
+def test_sizes_that_are_missing_for_one_reason_have_one_row(tmp_path: Path) -> None:
+    gone = Missing("No such device.")
+    (table,) = run(tmp_path / "a", case(sizes=(8, 64, 1024)), theirs=gone).tables
+    assert [row[1] for row in grid(table).rows] == ["8 B", "64 B", "1 KiB", "8 B - 1 KiB"]
+    assert grid(table).missing == {3}
 
 
 def test_the_floor_never_beats(tmp_path: Path) -> None:

@@ -87,7 +87,8 @@ def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
 def test_equal_samples_give_equal_intervals() -> None:
     values = np.random.default_rng(2).normal(10, 1, 9)
     assert stats.summarize(values) == stats.summarize(values)
-    assert stats.summarize([7]) == stats.Summary(1, 7, 7, 7)
+    assert stats.summarize([7]) == stats.Summary(1, 7, 7, 7, 7, 7, 7)
+    assert stats.summarize([1, 2, 6]).mean == 3
 
 
 def test_welch_is_the_papers_test() -> None:

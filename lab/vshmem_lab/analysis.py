@@ -29,8 +29,10 @@ class Line:
     paper: str
     counts: str = ""  # what size counts, if not bytes
     base: bool = False
+    bar: bool = False
     summary: stats.Summary | None = None
     tail: dict[str, float | None] = field(default_factory=dict)
+    choices: dict[float, int] = field(default_factory=dict)  # how often each value was chosen
     placement: str = ""
     accelerator: str = ""
     error: str = ""
@@ -60,6 +62,7 @@ class Table:
     unsteady: int  # repetitions that are left out, since the processors were moved in them
     moved: int  # repetitions that count though they were, since there are too few others
     noise: float | None  # the usual share by which a sample is off its median
+    extremes: bool = False  # the mean, the lowest and the highest are shown
 
     @property
     def title(self) -> str:
@@ -71,6 +74,11 @@ class Table:
     def emulated(self) -> bool:
         """Whether machines in it were emulated, so that times say little of real ones."""
         return any(line.accelerator == "tcg" for line in self.lines)
+
+    @property
+    def partly_emulated(self) -> bool:
+        """Whether some lines were emulated, and others not."""
+        return self.emulated and any(x.summary and x.accelerator != "tcg" for x in self.lines)
 
     @property
     def more_is_better(self) -> bool:
@@ -88,8 +96,11 @@ class Table:
         return words if found.real else "no difference"
 
     def beats(self, line: Line) -> bool:
-        """Whether it is better than Vshmem, by more than noise; the floor is meant to be."""
-        if not any(one.vshmem for one in self.lines):
+        """Whether it is better than Vshmem, by more than noise; the floor is meant to be.
+
+        Of what is counted, or has a size, less is no merit.
+        """
+        if self.unit in ("", "B") or not any(one.vshmem for one in self.lines):
             return False
         if line.vshmem or line.floor or line.against is None or not line.against.real:
             return False
@@ -131,6 +142,8 @@ def describe(cases: Sequence[Case]) -> list[dict]:
             "way": case.way,
             "sizes": list(case.sizes),
             "counts": case.counts,
+            "extremes": case.extremes,
+            "choices": case.choices,
             "wanted": [vars(wanted) for wanted in case.wanted],
             "contenders": [
                 {
@@ -138,6 +151,7 @@ def describe(cases: Sequence[Case]) -> list[dict]:
                     "vshmem": one.vshmem,
                     "floor": one.floor,
                     "base": one.base,
+                    "bar": one.bar,
                     "lacks": one.lacks,
                     "paper": case.papers.get(one.name, ""),
                 }
@@ -175,7 +189,12 @@ def _table(case: dict, samples: pd.DataFrame | None, enough: int) -> Table | Non
         for contender in case["contenders"]
         for size in (case["sizes"][:1] if contender["floor"] else case["sizes"])
     ]
-    _compare(lines, used)
+    if case.get("choices"):
+        for line in lines:
+            values = _of(used, line.contender, line.size)["value"].dropna()
+            line.choices = dict(values.value_counts().sort_index())
+    else:
+        _compare(lines, used)
     for wanted in case["wanted"]:
         _judge(lines, used, wanted, case["unit"])
     names = {name: case[name] for name in (*KEY, "unit", "way")}
@@ -188,6 +207,7 @@ def _table(case: dict, samples: pd.DataFrame | None, enough: int) -> Table | Non
         unsteady=left_out,
         moved=moved,
         noise=_noise(used),
+        extremes=case.get("extremes", False),
     )
 
 
@@ -198,8 +218,8 @@ def _of(samples: pd.DataFrame, contender: str, size: int) -> pd.DataFrame:
 def _line(contender: dict, size: int, samples: pd.DataFrame, counts: str) -> Line:
     mine = _of(samples, contender["name"], size)
     about = {key: contender[key] for key in ("vshmem", "floor", "lacks", "paper")}
-    base = contender.get("base", False)
-    line = Line(contender["name"], size, **about, counts=counts, base=base)
+    base, bar = (contender.get(key, False) for key in ("base", "bar"))
+    line = Line(contender["name"], size, **about, counts=counts, base=base, bar=bar)
     good = mine.dropna(subset=["value"])
     errors = [error for error in mine["error"] if error]
     if len(good) == 0:
@@ -234,7 +254,7 @@ def _compare(lines: Sequence[Line], samples: pd.DataFrame) -> None:
     """Each line with one of Vshmem, or with a base where there is none."""
     for line in lines:
         ours = _reference(lines, line) or _base(lines, line)
-        if ours is None or line is ours or line.summary is None or ours.summary is None:
+        if ours is None or line.bar or line is ours or line.summary is None or ours.summary is None:
             continue
         # What is emulated can be compared with nothing else.
         if "tcg" in (line.accelerator, ours.accelerator) and line.accelerator != ours.accelerator:

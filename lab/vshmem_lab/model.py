@@ -43,6 +43,7 @@ class Contender:
     vshmem: bool = False  # of Vshmem, which the others are compared with
     floor: bool = False  # what the hardware gives
     base: bool = False  # what the others are compared with where nothing is of Vshmem
+    bar: bool = False  # other software, which stands beside and is not compared
     line: int = 0  # of the program's output
     lacks: str = ""  # what it can't do that the others can
 
@@ -63,6 +64,10 @@ class Case:
     wanted: tuple[Wanted, ...] = ()
     across: bool = False  # between two processors: the floor tells how far apart they are
     once: bool = False  # long and steady: one repetition is enough
+    extremes: bool = (
+        False  # the mean, the lowest and the highest are shown as well, as papers have it
+    )
+    choices: bool = False  # values are choices: how often each was made is shown
     warm: bool = True  # a short turn of each comes first; else its programs see to that
     papers: dict[str, str] = field(default_factory=dict, hash=False)  # their figure, by contender
 

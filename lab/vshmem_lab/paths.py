@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from vshmem_lab.model import Failed, Missing
@@ -30,6 +31,11 @@ def _home(variable: str, otherwise: str) -> Path:
 def programs() -> Path:
     """The folder of the compiled C programs."""
     return target() / "lab" / "programs" if CHECKOUT else _home("XDG_CACHE_HOME", ".cache")
+
+
+def environment() -> set[Path]:
+    """The folders of our Python, where they are not the system's."""
+    return {Path(found) for found in (sys.prefix, sys.base_prefix) if found != "/usr"}
 
 
 def runs() -> Path:

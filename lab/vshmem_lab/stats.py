@@ -33,6 +33,9 @@ class Summary:
     median: float
     low: float
     high: float
+    lowest: float
+    mean: float
+    highest: float
 
 
 def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
@@ -53,7 +56,9 @@ def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
 
 def summarize(values: Sequence[float]) -> Summary:
     """The summary of at least one sample."""
-    return Summary(len(values), float(np.median(values)), *bootstrap_interval(values))
+    interval = bootstrap_interval(values)
+    extremes = (float(found(values)) for found in (np.min, np.mean, np.max))
+    return Summary(len(values), float(np.median(values)), *interval, *extremes)
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> float:

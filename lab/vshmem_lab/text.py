@@ -24,7 +24,17 @@ def quantity(value: float | None, unit: str) -> str:
     """A value in its unit; a dash for none."""
     if value is None or math.isnan(value):
         return "-"
-    return duration(value) if unit == "ns" else f"{significant(value)} {unit}"
+    if unit == "B":
+        return memory(value)
+    return duration(value) if unit == "ns" else f"{significant(value)} {unit}".rstrip()
+
+
+def memory(value: float) -> str:
+    """Bytes that were measured, in a unit that reads well."""
+    for shift, unit in ((20, "MiB"), (10, "KiB")):
+        if value >= 1 << shift:
+            return f"{significant(value / (1 << shift))} {unit}"
+    return f"{significant(value)} B"
 
 
 def bytes_text(size: int) -> str:

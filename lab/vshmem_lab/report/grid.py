@@ -7,14 +7,14 @@ from itertools import zip_longest
 
 from vshmem_lab.analysis import Line, Run, Table
 from vshmem_lab.report.hypervisors import supplement
-from vshmem_lab.report.model import EMULATED, Grid
+from vshmem_lab.report.model import EMULATED, PARTLY, Grid
 from vshmem_lab.report.order import HEADING, order
 from vshmem_lab.text import duration, quantity
 
 
 def grid(table: Table) -> Grid:
     """The grid of a case. Columns that would be empty are left out."""
-    shown = [(line, _cells(table, line)) for line in table.lines]
+    shown = _merged([(line, _cells(table, line)) for line in table.lines])
     used = [name for name in _HEADS if any(cells.get(name) for _, cells in shown)]
     out = Grid(table.title, used, [[cells.get(name, "") for name in used] for _, cells in shown])
     out.beaten = {i for i, (line, _) in enumerate(shown) if table.beats(line)}
@@ -27,11 +27,28 @@ def grid(table: Table) -> Grid:
     return out
 
 
+def _merged(shown: list[tuple[Line, dict[str, str]]]) -> list[tuple[Line, dict[str, str]]]:
+    """One row for all sizes of a contender in a row that are missing for the same reason."""
+    out: list[tuple[Line, dict[str, str]]] = []
+    for line, cells in shown:
+        last = out[-1][0] if out else None
+        same = last and (last.contender, last.error) == (line.contender, line.error)
+        if same and last.summary is None and line.summary is None:
+            first = out[-1][1]["size"].partition(" - ")[0]
+            out[-1][1]["size"] = f"{first} - {line.sized}"
+        else:
+            out.append((line, cells))
+    return out
+
+
 _HEADS = (
     "contender",
     "size",
     "median",
     "95 % interval",
+    "lowest",
+    "mean",
+    "highest",
     "p50",
     "p99",
     "p99.9",
@@ -44,7 +61,7 @@ _HEADS = (
 
 def _cells(table: Table, line: Line) -> dict[str, str]:
     cells = {
-        "contender": line.contender + (" (the floor)" if line.floor else ""),
+        "contender": line.contender + _marks(table, line),
         "size": line.sized,
         "papers": line.paper,
     }
@@ -55,6 +72,9 @@ def _cells(table: Table, line: Line) -> dict[str, str]:
     if found.count > 1:
         edges = (quantity(edge, table.unit) for edge in (found.low, found.high))
         cells["95 % interval"] = " - ".join(edges)
+    if table.extremes and found.count > 1:
+        for name in ("lowest", "mean", "highest"):
+            cells[name] = quantity(getattr(found, name), table.unit)
     for name, key in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999")):
         value = line.tail.get(key)
         cells[name] = duration(value) if value is not None else ""
@@ -63,6 +83,11 @@ def _cells(table: Table, line: Line) -> dict[str, str]:
         cells["t-test"] = f"p {_p(line.against.welch_p)}"
     cells["wanted"] = "; ".join(f"{what}: {_judged(ok)}" for what, ok in line.limits)
     return cells
+
+
+def _marks(table: Table, line: Line) -> str:
+    emulated = " (emulated)" if table.partly_emulated and line.accelerator == "tcg" else ""
+    return (" (the floor)" if line.floor else "") + emulated
 
 
 def _judged(ok: bool) -> str:
@@ -78,7 +103,7 @@ def _first_line(text: str) -> str:
 
 
 def _notes(table: Table) -> list[str]:
-    notes = [EMULATED] if table.emulated else []
+    notes = [PARTLY if table.partly_emulated else EMULATED] if table.emulated else []
     placements = dict.fromkeys(line.placement for line in table.lines if line.placement)
     if placements:
         notes.append(f"Where the processes sat: {'; '.join(placements)}.")
@@ -93,6 +118,10 @@ def _notes(table: Table) -> list[str]:
         counted += f"; in {table.moved} of them the floor changed by over a quarter"
     notes.append(counted + ".")
     notes += [f"{line.contender} lacks: {line.lacks}." for line in table.lines if line.lacks]
+    for line in table.lines:
+        if line.choices:
+            counts = (f"{quantity(x, table.unit)} ({n}x)" for x, n in line.choices.items())
+            notes.append(f"{line.contender} chose {', '.join(counts)}.")
     failed = {f"{x.contender}: {x.error}" for x in table.lines if x.error and x.summary}
     return notes + sorted(failed)
 

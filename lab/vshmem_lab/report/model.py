@@ -8,6 +8,10 @@ EMULATED = (
     "Emulated: QEMU without KVM translated the machines' instructions. Compare rows with each "
     "other; the times are not those of real machines."
 )
+PARTLY = (
+    "Emulated rows: QEMU without KVM translated the machine's instructions. They are not compared "
+    "with the others, and are not those of real machines."
+)
 
 
 @dataclass

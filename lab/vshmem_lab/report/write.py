@@ -10,7 +10,7 @@ from pathlib import Path
 from vshmem_lab.analysis import Run, Table
 from vshmem_lab.report import hypervisors, plots
 from vshmem_lab.report.grid import as_markdown, findings, grid, heading, text_of
-from vshmem_lab.report.model import EMULATED, Grid
+from vshmem_lab.report.model import EMULATED, PARTLY, Grid
 
 STYLE = """
 :root { color-scheme: light; }
@@ -120,7 +120,7 @@ def _html_grid(found: Grid) -> str:
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in found.head)
     title = html.escape(found.title) + (" - emulated" if found.emulated else "")
     notes = "".join(
-        f'<p class="note{" emulated" if note == EMULATED else ""}">{html.escape(note)}</p>'
+        f'<p class="note{" emulated" if note in (EMULATED, PARTLY) else ""}">{html.escape(note)}</p>'
         for note in found.notes
     )
     table = f'<div class="wide"><table><tr>{head}</tr>{"".join(rows)}</table></div>'

@@ -24,8 +24,9 @@ from vshmem_lab.environments import (
 from vshmem_lab.features import qemu, words
 from vshmem_lab.model import Missing, Reading, Runner, Turn
 from vshmem_lab.runners.dwarfs import InMachines, Threads
+from vshmem_lab.runners.job import Job
 from vshmem_lab.runners.machines import Kind, Machines
-from vshmem_lab.runners.mpi import Job, OneKernel, OneMachine
+from vshmem_lab.runners.mpi import OneKernel, OneMachine
 from vshmem_lab.runners.mpi_programs import Hpcc
 from vshmem_lab.runners.onekernel import Enclose
 from vshmem_lab.runners.podman import Podman

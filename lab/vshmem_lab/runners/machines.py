@@ -49,7 +49,8 @@ class Machines:
         try:
             named = ("--cluster", self.cluster)
             # Whatever directory we are called in.
-            shared = [w for f in {paths.LAB, paths.programs()} for w in ("--share", str(f))]
+            folders = {paths.LAB, paths.programs(), *paths.environment()}
+            shared = [w for folder in folders for w in ("--share", str(folder))]
             size = ("-n", str(len(self.names)), "--cpus", str(self._cpus))
             memory = ("--memory", f"{MEMORY * self._cpus}M")
             words = (*size, *memory, *named, *shared, "--accel", self._kind.accel)

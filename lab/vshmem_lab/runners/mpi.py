@@ -6,13 +6,12 @@ import dataclasses
 import functools
 import os
 import shutil
-from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from vshmem_lab import topology
-from vshmem_lab.model import Failed, Reading, Runner, Turn
+from vshmem_lab.model import Reading, Runner
 from vshmem_lab.process import run
+from vshmem_lab.runners.job import Job, Place
 from vshmem_lab.runners.machines import Machines
 from vshmem_lab.runners.mpi_programs import PROGRAMS, Program
 from vshmem_lab.runners.onekernel import Enclose
@@ -26,30 +25,20 @@ def launcher(mpi: str) -> str:
     return shutil.which(f"mpiexec.{mpi}") or "mpiexec"
 
 
-class Place(Protocol):
-    """Where the ranks are, and by what they talk."""
-
-    def said(self, mpi: str, argv: Sequence[str], within: float) -> str:
-        """What a job printed there."""
-
-    def seated(self, reading: Reading) -> Reading:
-        """The reading with where the ranks sat."""
-
-
 class OneKernel:
     """Two ranks on one kernel, by the MPI's own shared memory."""
 
     def __init__(self, pair: tuple[int, int], enclose: Enclose = list) -> None:
         self._pair, self._enclose = pair, enclose
 
-    def said(self, mpi: str, argv: Sequence[str], within: float) -> str:
+    def said(self, program: Program, argv: Sequence[str]) -> str:
         """What a job printed there."""
         # A rank's core is the list's element of its number; both MPIs name it by a variable.
         one, other = self._pair
         rank = "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}"
         bound = f'[ "{rank}" = 0 ] && c={one} || c={other}; exec taskset -c $c "$@"'
-        line = [launcher(mpi), "-n", "2", "sh", "-c", bound, "sh", *argv]
-        return run(self._enclose(line), AS_ROOT, within)
+        line = [launcher(program.mpi), "-n", "2", "sh", "-c", bound, "sh", *argv]
+        return run(self._enclose(line), AS_ROOT, program.limit)
 
     def seated(self, reading: Reading) -> Reading:
         """The reading with where the ranks sat."""
@@ -62,12 +51,13 @@ class OneMachine:
     def __init__(self, machines: Machines, ranks: int, enclose: Enclose = list) -> None:
         self._machines, self._ranks, self._enclose = machines, ranks, enclose
 
-    def said(self, mpi: str, argv: Sequence[str], within: float) -> str:
+    def said(self, program: Program, argv: Sequence[str]) -> str:
         """What a job printed there."""
         allowed = [word for pair in AS_ROOT.items() for word in ("--env", "=".join(pair))]
-        job = self._enclose([launcher(mpi), "-n", str(self._ranks), *argv])
+        job = self._enclose([launcher(program.mpi), "-n", str(self._ranks), *argv])
         line = [*allowed, self._machines.names[0], "--", *job]
-        return self._machines.do("exec", *line, what="mpiexec in a machine", within=within)
+        what = "mpiexec in a machine"
+        return self._machines.do("exec", *line, what=what, within=program.limit)
 
     def seated(self, reading: Reading) -> Reading:
         """The reading with where the ranks sat."""
@@ -82,12 +72,12 @@ class Between:
         self._machines, self._ranks = machines, ranks
         self._options = ["--env", "UCX_TLS=tcp,self"] if tcp else []
 
-    def said(self, mpi: str, argv: Sequence[str], within: float) -> str:
+    def said(self, program: Program, argv: Sequence[str]) -> str:
         """What a job printed there."""
         each = self._ranks // len(self._machines.names)
-        ranks = ["--mpi", mpi, "-n", str(self._ranks), "--ppn", str(each)]
+        ranks = ["--mpi", program.mpi, "-n", str(self._ranks), "--ppn", str(each)]
         line = [*self._options, *ranks, "--", *argv]
-        return self._machines.do("mpirun", *line, what="vshmem mpirun", within=within)
+        return self._machines.do("mpirun", *line, what="vshmem mpirun", within=program.limit)
 
     def seated(self, reading: Reading) -> Reading:
         """The reading with where the ranks sat."""
@@ -102,30 +92,6 @@ def crowded(reading: Reading, ranks: int) -> Reading:
         return reading
     shared = f"{reading.placement} ({ranks} virtual processors on {there} real ones)"
     return dataclasses.replace(reading, placement=shared)
-
-
-class Job:
-    """A program in a place. A job may measure more than is asked for: later turns get that."""
-
-    most = 64
-
-    def __init__(self, place: Place, program: Program) -> None:
-        self._place, self._program = place, program
-        self._kept: dict[tuple[str, int], deque[float]] = defaultdict(deque)
-
-    def measure(self, turns: Sequence[Turn], seconds: float) -> list[Reading]:
-        """The turns of one contender, by a job unless an earlier one has measured them as well."""
-        keys = [(turn.contender.words[0], turn.size) for turn in turns]
-        if not all(self._kept[key] for key in keys):
-            argv = self._program.argv(turns, seconds)
-            said = self._place.said(self._program.mpi, argv, self._program.limit)
-            for key, value in self._program.figures(said).items():
-                self._kept[key].append(value)
-        missing = [key for key in keys if not self._kept[key]]
-        if missing:
-            what, size = missing[0]
-            raise Failed(f"The MPI program did not measure {what} of {size} bytes.")
-        return [self._place.seated(Reading(self._kept[key].popleft())) for key in keys]
 
 
 # Machines by their number and that of their processors.

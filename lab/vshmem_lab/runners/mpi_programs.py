@@ -6,30 +6,23 @@ import functools
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from vshmem_lab import paths
 from vshmem_lab.model import Failed, Missing, Turn
+from vshmem_lab.runners import job
+from vshmem_lab.runners.job import Figures
 
 FOLDER = paths.ROOT / "tests" / "mpi"
 PATIENCE = 180
-# By what is measured, and its size; nanoseconds, or the case's unit.
-Figures = dict[tuple[str, int], float]
 
 
-class Program(Protocol):
-    """What a job runs."""
+class Program(job.Program, Protocol):
+    """What a job of MPI runs."""
 
     mpi: str  # that it was built with: mpich or openmpi
-    limit: float  # seconds after which a job of it has hung
-
-    def argv(self, turns: Sequence[Turn], seconds: float) -> list[str]:
-        """Its command line for these turns."""
-
-    def figures(self, said: str) -> Figures:
-        """What it has measured."""
 
 
 def source(name: str) -> Path:
@@ -86,6 +79,7 @@ class Measure:
     """Our own program: messages and collectives, by size."""
 
     limit = PATIENCE
+    absent: Mapping[str, str] = {}
     # WHAT BYTES MEDIAN LOWEST HIGHEST UNIT
     LINE = re.compile(r"^(\w[\w-]*) +(\d+) +([\d.]+) +[\d.]+ +[\d.]+ +(us|MB/s)$", re.MULTILINE)
     NANOSECONDS = {"us": 1000.0, "MB/s": 1.0}
@@ -113,6 +107,7 @@ class Hpcc:
     """The HPC Challenge: all of its benchmarks in one run."""
 
     limit = 400
+    absent: Mapping[str, str] = {}
     SIZE = 400  # of HPL's matrix; the others' follow from it
     # The name in its summary, and its unit by the case's.
     SUMMARY = {
@@ -164,6 +159,7 @@ class Lammps:
     """The Lennard-Jones melt; measured is its loop, without start and set-up."""
 
     limit = PATIENCE
+    absent: Mapping[str, str] = {}
     LOOP = re.compile(r"^Loop time of ([\d.e+-]+) on", re.MULTILINE)
 
     def __init__(self) -> None:

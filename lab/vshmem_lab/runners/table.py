@@ -11,6 +11,7 @@ from pathlib import Path
 from vshmem_lab import builds
 from vshmem_lab.model import Missing, Runner
 from vshmem_lab.runners import (
+    algebra,
     channels,
     dwarfs,
     environments,
@@ -64,6 +65,7 @@ class Runners:
             **mpi.runners(self.machines, pair),
             **environments.runners(self.machines, pair, self._podman),
             **dwarfs.runners(self.machines, pair, lambda: self._pool("vshmem"), self._enclosed),
+            **algebra.runners(self.machines, pair, lambda: self._pool("vshmem"), self._enclosed),
         }
 
     def __enter__(self) -> Runners:

@@ -1,0 +1,150 @@
+"""Linear algebra: products are right with whatever parameters, and a wrong one is found."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+from vshmem_lab import builds, paths, process, tune
+from vshmem_lab.model import Case, Contender, Failed, Missing, Turn
+from vshmem_lab.runners import algebra, algebra_programs
+from vshmem_lab.runners.algebra_programs import EDGES, Dgemm, Edges, KernelSizes, Tuning
+from vshmem_lab.runners.job import Job
+from vshmem_lab.topology import pair
+
+# NB, MU, NU, KU, VW, MA, LAT: tiles that no size is a multiple of, and each kind of code.
+VARIANTS = (
+    (64, 2, 4, 4, 2, 0, 0),
+    (36, 3, 1, 36, 1, 0, 6),
+    (10, 1, 3, 5, 2, 0, 2),
+    (48, 3, 4, 8, 4, 1, 0),
+    (48, 2, 3, 1, 4, 0, 4),
+    (64, 3, 8, 8, 8, 1, 0),
+    (64, 2, 5, 4, 8, 0, 3),
+)
+SIZES = (1, 2, 37, 130)
+
+
+def job(*options: str, library: str, processes: int = 1) -> Job:
+    """DGEMM on this kernel."""
+    cpus = pair() if processes > 1 else pair()[:1]
+    return Job(algebra.Native(cpus), Dgemm(library, options, processes))
+
+
+def turns(*sizes: int, what: str = "rate") -> list[Turn]:
+    """A turn of each size."""
+    one = Contender("it", "", (what,))
+    return [Turn(Case("algebra", what, "native", (one,), sizes), one, size) for size in sizes]
+
+
+def built(folder: Path, source: Path, *flags: str) -> str:
+    """A library."""
+    out = str(folder / "it.so")
+    process.run(["cc", "-O3", "-std=gnu11", "-shared", "-fPIC", *flags, "-o", out, str(source)])
+    return out
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_products_are_right(variant: tuple[int, ...], tmp_path: Path) -> None:
+    values = dict(zip(tune.PARAMETERS, variant, strict=True))
+    has = tune.flags()
+    if tune.NEEDS[values["VW"]] not in has or (values["MA"] and "fma" not in has):
+        pytest.skip("This processor has no such vectors.")
+    flags = [f"-D{name}={value}" for name, value in values.items()]
+    library = built(tmp_path, algebra_programs.SOURCE / "blocked.c", *flags)
+    for transposed, edge in itertools.product(algebra.TRANSPOSED, ("0", "65536")):
+        found = job("-t", transposed, library=library).measure(turns(*SIZES), 0.01)
+        assert all(reading.value > 0 for reading in found)
+        process.run([str(paths.programs() / "dgemm"), "-e", edge, "-t", transposed, library, "99"])
+
+
+@pytest.mark.parametrize(
+    "name", ["naive", "untuned", "reference BLAS", "OpenBLAS", "BLIS", "ATLAS"]
+)
+def test_libraries_multiply(name: str) -> None:
+    try:
+        library = algebra_programs.library(name, None)
+    except Missing as reason:
+        pytest.skip(str(reason))
+    readings = job(library=library).measure(turns(*SIZES), 0.01)
+    assert all(reading.value > 0 for reading in readings)
+
+
+@pytest.mark.parametrize("wrong", ["1e-7", "NAN"])
+def test_a_wrong_product_is_found(wrong: str, tmp_path: Path) -> None:
+    source = tmp_path / "wrong.c"
+    naive = (algebra_programs.SOURCE / "naive.c").read_text()
+    source.write_text(
+        f"#include <math.h>\n{naive}".replace("*alpha * sum", f"({wrong}) * (i == j) + sum")
+    )
+    with pytest.raises(Failed, match="the product of 37 rows is wrong"):
+        job(library=built(tmp_path, source)).measure(turns(37), 0.01)
+
+
+def test_operands_may_be_in_vshmem() -> None:
+    library = algebra_programs.library("untuned", None)
+    with builds.Pool(f"lab-{os.getpid()}-algebra", builds.current()) as pool:
+        place = algebra.Native(pair()[:1], pool.environment())
+        (found,) = Job(place, Dgemm(library, ("-s",))).measure(turns(150), 0.01)
+    assert found.value > 0
+
+
+def test_two_begin_together_and_their_mean_counts() -> None:
+    library = algebra_programs.library("untuned", None)
+    readings = job(library=library, processes=2).measure(turns(50, 100), 0.01)
+    assert len(readings) == 2 and all(reading.value > 0 for reading in readings)
+    twice = Dgemm(library, (), 2).figures("rate 50 10\nvm1: rate 50 20\nrate 60 1\n")
+    assert twice == {("rate", 50): 15}
+
+
+def test_what_a_process_needs_is_told() -> None:
+    library = algebra_programs.library("untuned", None)
+    played = job(library=library)
+    (rate,) = played.measure(turns(300), 0.01)
+    (resident,) = played.measure(turns(300, what="resident"), 0.01)
+    operands = 3 * 300 * 300 * 8
+    assert rate.value > 0 and operands < resident.value < operands + (64 << 20)
+
+
+def test_all_edges_are_swept_and_the_best_is_chosen() -> None:
+    edges = Edges(algebra_programs.library("untuned", None))
+    played = Job(algebra.Native(pair()[:1]), edges)
+    (found,) = played.measure(turns(0, what="chosen"), 0.01)
+    assert found.value in EDGES[1:]
+    said = [f"rate {edge} {100 + (edge == EDGES[3])}" for edge in EDGES]
+    assert edges.figures("\n".join(said))["chosen", 0] == EDGES[3]
+    with pytest.raises(Failed, match="did not measure all edges"):
+        edges.figures("\n".join(said[1:]))
+
+
+def test_sizes_of_a_kernel() -> None:
+    said = "01000000-01ffffff : Kernel code\n  02000000-020003ff : Kernel data\n"
+    assert KernelSizes().figures(said) == {("code", 0): 1 << 24, ("data", 0): 1024}
+    hidden = "00000000-00000000 : Kernel code\n00000000-00000000 : Kernel data\n"
+    assert KernelSizes().figures(hidden) == {}
+
+
+def test_without_kernel_tuner_it_is_missing(monkeypatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(Missing, match="kernel_tuner is not installed"):
+        Tuning(algebra.Native(pair()[:1]))
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("kernel_tuner"), reason="it is not installed")
+def test_the_tuner_chooses_of_its_space() -> None:
+    tuning = Tuning(algebra.Native(pair()[:1]))
+    said = algebra.Native(pair()[:1]).said(tuning, tuning.argv((), 0.01))
+    found = tuning.figures(said)
+    for name, values in tune.SPACES["small"].items():
+        assert found[name.lower(), 0] in values
+    assert found["tried", 0] == 4 and found["rate", 0] > 0
+    assert job(library=tuning.library()).measure(turns(100), 0.01)[0].value > 0
+
+
+def test_a_processor_is_asked_for_what_it_has_only() -> None:
+    assert tune.space_of("whole", {"sse2"})["VW"] == [1, 2]
+    assert tune.space_of("whole", {"sse2"})["MA"] == [0]
+    assert tune.space_of("whole", {"sse2", "avx2", "fma"})["VW"] == [1, 2, 4]

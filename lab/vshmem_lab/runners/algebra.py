@@ -1,0 +1,142 @@
+"""Where the programs of `algebra` run: on one kernel, in containers, in one machine and in two."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from vshmem_lab import priority, topology
+from vshmem_lab.model import Reading, Runner
+from vshmem_lab.process import finish, run, started
+from vshmem_lab.runners.algebra_programs import (
+    LIBRARIES,
+    Dgemm,
+    Edges,
+    KernelSizes,
+    Probe,
+    Tuning,
+    library,
+)
+from vshmem_lab.runners.job import Job, Place, Program
+from vshmem_lab.runners.machines import PATIENCE, Machines
+from vshmem_lab.runners.mpi import Find, crowded
+from vshmem_lab.runners.onekernel import Enclose, container
+
+# Where DGEMM runs by itself, and with another one.
+ALONE = ("native", "a machine")
+TOGETHER = ("one kernel", "two containers", "one machine", "two machines")
+TRANSPOSED = ("NN", "NT", "TN", "TT")
+
+
+class Native:
+    """On one processor of this kernel, or a process on each of two that begin together."""
+
+    def __init__(
+        self, cpus: Sequence[int], extra: dict[str, str] | None = None, enclose: Enclose = list
+    ) -> None:
+        self._cpus, self._extra, self._enclose = tuple(cpus), extra or {}, enclose
+
+    def said(self, program: Program, argv: Sequence[str]) -> str:
+        """What the processes printed."""
+        lines = [
+            priority.heavy(["taskset", "-c", str(cpu), *self._enclose(list(argv))])
+            for cpu in self._cpus
+        ]
+        if len(lines) == 1:
+            return run(lines[0], self._extra, program.limit)
+        with ExitStack() as stack:
+            both = [stack.enter_context(started(line, self._extra)) for line in lines]
+            return "".join(finish(one, "a process of two", program.limit) for one in both)
+
+    def seated(self, reading: Reading) -> Reading:
+        """The reading with where its processes sat."""
+        if len(self._cpus) == 1:
+            return dataclasses.replace(reading, placement=f"on core {self._cpus[0]}")
+        where = topology.placement((self._cpus[0], self._cpus[1]))
+        return dataclasses.replace(reading, placement=where)
+
+
+class InMachines:
+    """In a machine; on Vshmem a process in each of them, else so many in the first one."""
+
+    def __init__(self, machines: Machines, processes: int = 1, on_vshmem: bool = False) -> None:
+        self._machines, self._processes, self._on_vshmem = machines, processes, on_vshmem
+
+    def said(self, program: Program, argv: Sequence[str]) -> str:
+        """What the processes printed."""
+        line = list(argv)
+        if self._on_vshmem:
+            action = ["run", "-n", str(self._processes), "--", *line]
+        else:
+            if self._processes > 1:
+                line = ["sh", "-c", '"$@" & "$@" & wait', "sh", *line]
+            # Some of what the kernel says of itself is root's.
+            action = ["exec", "-u", "root", self._machines.names[0], "--", *line]
+        what = f"{type(program).__name__} in machines"
+        return self._machines.do(*action, what=what, within=PATIENCE + program.limit)
+
+    def seated(self, reading: Reading) -> Reading:
+        """The reading with where its processes sat."""
+        (found,) = self._machines.where([reading])
+        return crowded(found, self._processes)
+
+
+def runners(
+    machines: Find,
+    pair: tuple[int, int],
+    pool: Callable[[], dict[str, str]],
+    enclosed: Callable[[], dict[str, str]],
+) -> dict[str, Callable[[], Runner]]:
+    """How each program in each place is made."""
+    places: dict[str, Callable[[], Place]] = {
+        "native": lambda: Native(pair[:1]),
+        "native, Vshmem": lambda: Native(pair[:1], pool()),
+        "a machine": lambda: InMachines(machines(1, 1)),
+        "a machine, Vshmem": lambda: InMachines(machines(1, 1), on_vshmem=True),
+        "one kernel": lambda: Native(pair),
+        "two containers": lambda: Native(pair, enclosed(), container),
+        "one machine": lambda: InMachines(machines(1, 2), 2),
+        "two machines": lambda: InMachines(machines(2, 1), 2, on_vshmem=True),
+    }
+    find = functools.cache(lambda place: places[place]())
+    tuning = {place: functools.cache(lambda place=place: Tuning(find(place))) for place in ALONE}
+    found: dict[str, Callable[[], Runner]] = {}
+
+    def add(name: str, place: str, program: Callable[[], Program]) -> None:
+        # The program first: machines need not boot for one that is missing.
+        def make() -> Job:
+            made = program()
+            return Job(find(place), made)
+
+        found[f"algebra {name}, {place}"] = make
+
+    for place in ALONE:
+        tuned = tuning[place]
+        add("probe", place, Probe)
+        add("kernel", place, KernelSizes)
+        add("tuning", place, tuned)
+        add("edges", place, functools.partial(_edges, tuned))
+        for name in LIBRARIES:
+            of = functools.partial(library, name, tuned)
+            add(name, place, functools.partial(_dgemm, of))
+            for transposed in TRANSPOSED:
+                options = ("-t", transposed)
+                add(f"{name} {transposed}", place, functools.partial(_dgemm, of, options))
+        add("OpenBLAS", f"{place}, Vshmem", functools.partial(_dgemm, _openblas, ("-s",)))
+    for place in TOGETHER:
+        add("OpenBLAS", place, functools.partial(_dgemm, _openblas, (), 2))
+    return found
+
+
+def _openblas() -> str:
+    return library("OpenBLAS", None)
+
+
+def _dgemm(of: Callable[[], str], options: Sequence[str] = (), processes: int = 1) -> Dgemm:
+    return Dgemm(of(), options, processes)
+
+
+def _edges(tuning: Callable[[], Tuning]) -> Edges:
+    return Edges(tuning().library())

@@ -1,0 +1,227 @@
+"""The suite `algebra`: tuning and DGEMM in and out of a machine, as paper 000 has them.
+
+Youseff et al., Paravirtualization effect on single- and multi-threaded memory-intensive linear
+algebra software. A case is a table or figure of theirs. They measured native Linux beside Xen's
+domains on a Pentium D of 2.8 GHz, with 16 KiB and 1 MiB of caches. Their figures have no numbers
+that could be read; what their tables and text say stands beside ours.
+"""
+
+from __future__ import annotations
+
+from vshmem_lab.model import Case, Contender
+from vshmem_lab.runners.algebra_programs import EDGES
+from vshmem_lab.suites.parts import VSHMEM
+
+SUITE = "algebra"
+NATIVE, MACHINE = "native", "a machine"
+BOTH = "native and machine"
+# Of DGEMM: what emulation takes seconds for, and the papers' sizes.
+SMALL, PAPERS = tuple(range(100, 700, 100)), tuple(range(100, 4100, 100))
+MFLOPS = "Mflop/s"
+
+
+def places(program: str, *words: str) -> tuple[Contender, ...]:
+    """A program on this kernel, and in a machine that Vshmem runs."""
+    return tuple(
+        Contender(where, f"algebra {program}, {where}", words, base=where == NATIVE)
+        for where in (NATIVE, MACHINE)
+    )
+
+
+def parameters(names: dict[str, str]) -> tuple[Contender, ...]:
+    """What the tuner chose for each of these, in both places."""
+    return tuple(
+        Contender(f"{where}, {said}", f"algebra tuning, {where}", (name,), base=where == NATIVE)
+        for name, said in names.items()
+        for where in (NATIVE, MACHINE)
+    )
+
+
+def of_both(papers: dict[str, str]) -> dict[str, str]:
+    """The papers' figure, which was the same in both places."""
+    return {
+        f"{where}, {name}": figure for name, figure in papers.items() for where in (NATIVE, MACHINE)
+    }
+
+
+def probe(name: str, what: str, unit: str, paper: str = "") -> Case:
+    """Table 3, or figure 2."""
+    papers = {NATIVE: paper, MACHINE: paper}
+    found = places("probe", what)
+    return Case(SUITE, name, BOTH, found, unit=unit, warm=False, papers=papers)
+
+
+def dgemm(
+    where: str, what: str, in_vshmem: bool, *libraries: str, transposed: str = ""
+) -> tuple[Contender, ...]:
+    """What of DGEMM by some libraries, and with the operands in a segment of Vshmem."""
+    segment = Contender(
+        f"OpenBLAS, operands in {VSHMEM}",
+        f"algebra OpenBLAS, {where}, {VSHMEM}",
+        (what,),
+        vshmem=True,
+    )
+    kind = f" {transposed}" if transposed else ""
+    others = (
+        Contender(
+            f"{name}{kind}",
+            f"algebra {name}{kind}, {where}",
+            (what,),
+            bar=bool(kind) or name != "OpenBLAS",
+        )
+        for name in libraries
+    )
+    return (segment, *others) if in_vshmem else tuple(others)
+
+
+BARS = ("OpenBLAS", "BLIS", "ATLAS")
+
+
+def by_size(name: str, where: str, sizes: tuple[int, ...]) -> Case:
+    """Figure 8 with plentiful memory: a fresh process for each."""
+    found = dgemm(where, "rate", True, *BARS, "tuned")
+    return _sized(name, where, found, sizes, MFLOPS)
+
+
+def profile(name: str, what: str, unit: str, where: str, sizes: tuple[int, ...]) -> Case:
+    """Figures 10 to 15, of the processes that figure 8 has measured."""
+    return _sized(name, where, dgemm(where, what, True, "OpenBLAS"), sizes, unit)
+
+
+def _sized(
+    name: str, where: str, found: tuple[Contender, ...], sizes: tuple[int, ...], unit: str
+) -> Case:
+    more = {"counts": "rows", "unit": unit, "warm": False, "extremes": True}
+    return Case(SUITE, name, where, found, sizes, **more)
+
+
+def routines(where: str, rows: int) -> Case:
+    """Figure 7: what may be transposed."""
+    found = tuple(
+        one
+        for transposed in ("NN", "NT", "TN", "TT")
+        for one in dgemm(where, "rate", False, "tuned", "OpenBLAS", transposed=transposed)
+    )
+    segment = dgemm(where, "rate", True)
+    name = "figure 7: routines with the parameters tuned, by what is transposed"
+    return _sized(name, where, (*segment, *found), (rows,), MFLOPS)
+
+
+def edges(where: str, rows: int) -> tuple[Case, ...]:
+    """Figures 3 and 4: blocked for L1 alone, and for L2 by the size of its part."""
+    runner, words = f"algebra edges, {where}", ("rate", str(rows))
+    found = (Contender("tuned", runner, words, base=True),)
+    more = {"unit": MFLOPS, "warm": False}
+    of = f"DGEMM of {rows:,} rows"
+    return (
+        Case(SUITE, f"figure 3: {of}, blocked for L1 alone", where, found, **more),
+        Case(SUITE, f"figure 4: {of} by CacheEdge", where, found, EDGES[1:], **more),
+    )
+
+
+def chosen() -> Case:
+    """Table 4 and figure 5: the median and the histogram of what CacheEdge would be."""
+    found = tuple(
+        Contender(where, f"algebra edges, {where}", ("chosen", str(rows)), base=where == NATIVE)
+        for where, rows in SWEPT
+    )
+    papers = {NATIVE: "1024 - 1536 KB", MACHINE: "1024 - 1536 KB"}
+    name = "table 4, figure 5: CacheEdge chosen"
+    more = {"unit": "B", "warm": False, "choices": True, "papers": papers}
+    return Case(SUITE, name, BOTH, found, **more)
+
+
+def together(name: str, where: tuple[str, ...], sizes: tuple[int, ...]) -> Case:
+    """Figure 16: the mean of two processes that begin together."""
+    found = tuple(
+        Contender(
+            f"two in {one}" if one in ("one machine", "one kernel") else f"one in each of {one}",
+            f"algebra OpenBLAS, {one}",
+            ("rate",),
+            vshmem=one in ("two machines", "two containers"),
+        )
+        for one in where
+    )
+    return _sized("figure 16: two DGEMMs at a time", name, found, sizes, MFLOPS)
+
+
+# The papers swept 2,500 rows.
+SWEPT = ((NATIVE, 2500), (MACHINE, 400))
+TUNED = {"nb": "36", "mu": "6", "nu": "1", "ku": "48", "ma": "1", "lat": "6"}
+SAID = {
+    "nb": "NB",
+    "mu": "mu",
+    "nu": "nu",
+    "ku": "ku",
+    "vw": "doubles in a vector",
+    "ma": "ma",
+    "lat": "lat",
+}
+GENERATED = (*BARS, "reference BLAS", "tuned", "untuned", "naive")
+
+CASES = (
+    probe("table 3: L1 cache", "l1", "B", "16 KB"),
+    probe("table 3: L2 cache", "l2", "B"),
+    probe("table 3: registers", "registers", "", "7"),
+    probe("table 3: FPU registers", "fpu-registers", "", "15"),
+    probe("table 3: FPU pipeline", "fpu-pipeline", "", "6"),
+    probe("figure 2: FPU, register to register", "fpu-rate", MFLOPS),
+    Case(
+        SUITE,
+        "table 5: parameters that the tuner chose",
+        BOTH,
+        parameters(SAID),
+        unit="",
+        warm=False,
+        choices=True,
+        papers=of_both({SAID[name]: figure for name, figure in TUNED.items()}),
+    ),
+    Case(
+        SUITE,
+        "DGEMM of 240 rows with what the tuner chose",
+        BOTH,
+        places("tuning", "rate"),
+        unit=MFLOPS,
+        warm=False,
+    ),
+    *(case for where, rows in SWEPT for case in edges(where, rows)),
+    chosen(),
+    _sized(
+        "figure 6: DGEMM, written by hand and generated",
+        NATIVE,
+        dgemm(NATIVE, "rate", True, *GENERATED),
+        (1000,),
+        MFLOPS,
+    ),
+    _sized(
+        "figure 6: DGEMM, written by hand and generated",
+        MACHINE,
+        dgemm(MACHINE, "rate", True, *GENERATED),
+        (300,),
+        MFLOPS,
+    ),
+    routines(NATIVE, 1000),
+    routines(MACHINE, 300),
+    by_size("figure 8: DGEMM, memory plentiful", NATIVE, PAPERS),
+    by_size("figure 8: DGEMM, memory plentiful", MACHINE, SMALL),
+    *(
+        profile(f"figure {figure}, memory plentiful", what, unit, where, sizes)
+        for where, sizes in ((NATIVE, PAPERS), (MACHINE, SMALL))
+        for figure, what, unit in (
+            ("10: resident set", "resident", "B"),
+            ("11: swapped", "swapped", "B"),
+            ("12: major faults", "major", ""),
+            ("13: minor faults", "minor", ""),
+            ("14: data TLB misses", "data-tlb", ""),
+            ("15: instruction TLB misses", "code-tlb", ""),
+        )
+    ),
+    Case(
+        SUITE, "figure 9: the kernel's code", BOTH, places("kernel", "code"), unit="B", warm=False
+    ),
+    Case(
+        SUITE, "figure 9: the kernel's data", BOTH, places("kernel", "data"), unit="B", warm=False
+    ),
+    together(NATIVE, ("one kernel", "two containers"), (500, 1000, 2000, 4000)),
+    together("guest-guest", ("one machine", "two machines"), (200, 400, 600)),
+)
