@@ -33,9 +33,9 @@ class Summary:
     median: float
     low: float
     high: float
-    lowest: float
-    mean: float
-    highest: float
+    lowest: float = math.nan
+    mean: float = math.nan
+    highest: float = math.nan
 
 
 def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:

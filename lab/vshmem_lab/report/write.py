@@ -110,6 +110,10 @@ def _unique(picture: str, slug: str) -> str:
     return picture
 
 
+def _class(note: str) -> str:
+    return "note emulated" if note in (EMULATED, PARTLY) else "note"
+
+
 def _html_grid(found: Grid) -> str:
     kinds = {"beaten": found.beaten, "missing": found.missing}
     kinds |= {"missed": found.missed, "met": found.met}
@@ -119,10 +123,7 @@ def _html_grid(found: Grid) -> str:
         rows.append(_tr([html.escape(cell) for cell in row], classes, found.head))
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in found.head)
     title = html.escape(found.title) + (" - emulated" if found.emulated else "")
-    notes = "".join(
-        f'<p class="note{" emulated" if note in (EMULATED, PARTLY) else ""}">{html.escape(note)}</p>'
-        for note in found.notes
-    )
+    notes = "".join(f'<p class="{_class(note)}">{html.escape(note)}</p>' for note in found.notes)
     table = f'<div class="wide"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
     return f"<h3>{title}</h3>{table}{notes}"
 
