@@ -39,6 +39,7 @@ mod xen;
 
 use clap::Parser;
 use commands::{Cli, Command};
+use std::ffi::OsString;
 use std::process::ExitCode;
 use vshmem_cluster::Result;
 
@@ -60,15 +61,18 @@ fn main() -> ExitCode {
         return code;
     }
     let words = mpirun::words::translate(std::env::args_os().collect());
-    let (first, further) = more::split(words.into_iter());
-    let cli = Cli::parse_from(first);
-    match perform(cli.command, further) {
+    match words.and_then(answer) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("vshmem: {error}");
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+fn answer(words: Vec<OsString>) -> Result<u8> {
+    let (first, further) = more::split(words.into_iter());
+    perform(Cli::parse_from(first).command, further)
 }
 
 fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {

@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,24 @@ const MOST_PRINTED: u64 = 16 << 20;
 /// Bytes of the longest file that is read by a command: Debian's libmpich.so.12 has 40 MiB.
 const MOST_READ: u64 = 256 << 20;
 
-/// Prints the absolute path of the program $1, looked for from the directory $2.
-const LOCATE: &str = r#"cd -- "$2" && file=$(command -v -- "$1") && [ -f "$file" ] && [ -x "$file" ] &&
-case $file in /*) echo "$file" ;; *) echo "$(pwd)/$file" ;; esac"#;
+/// Prints the absolute path of the program $1, looked for from the directory $2. Not by `command -v`, which
+/// knows some as the shell's own.
+const LOCATE: &str = r#"cd -- "$2" || exit
+name=$1
+case $name in
+*/*) set -- "$name" ;;
+*)
+    set -f --
+    IFS=:
+    for directory in $PATH; do set -- "$@" "${directory:-.}/$name"; done
+    ;;
+esac
+for file; do
+    [ -f "$file" ] && [ -x "$file" ] || continue
+    case $file in /*) echo "$file" ;; *) echo "$(pwd)/$file" ;; esac
+    exit
+done
+exit 1"#;
 
 /// Where files are looked for, and commands are run that look at them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,15 +144,7 @@ impl Files {
         if let Files::Host { from, variables } = self {
             command.current_dir(from).envs(variables.iter().map(|(name, value)| (name, value)));
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().ok()?;
-        let mut printed = Vec::new();
-        let read = child.stdout.take()?.take(most + 1).read_to_end(&mut printed);
-        let is_whole = read.is_ok() && printed.len() as u64 <= most;
-        if !is_whole {
-            child.kill().ok()?;
-        }
-        (child.wait().ok()?.success() && is_whole).then_some(printed)
+        printed(command.stderr(Stdio::null()), most).ok()
     }
 
     /// The path that a command prints there.
@@ -145,6 +152,24 @@ impl Files {
         let printed = self.output(words)?;
         let line = printed.strip_suffix(b"\n").unwrap_or(&printed);
         (!line.is_empty()).then(|| OsStr::from_bytes(line).into())
+    }
+}
+
+/// What a command prints, if it succeeds and prints no more bytes than this. It gets no input.
+///
+/// # Errors
+/// It can't be started, fails, or prints more.
+pub fn printed(command: &mut Command, most: u64) -> io::Result<Vec<u8>> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut printed = Vec::new();
+    let read = child.stdout.take().map(|out| out.take(most + 1).read_to_end(&mut printed)).transpose();
+    let is_whole = read.is_ok() && printed.len() as u64 <= most;
+    if !is_whole {
+        child.kill()?;
+    }
+    match child.wait()?.success() && is_whole {
+        true => Ok(printed),
+        false => Err(io::Error::other("it failed")),
     }
 }
 
@@ -180,6 +205,7 @@ mod tests {
             assert_eq!(files.locate("/bin/sh".as_ref()), Some("/bin/sh".into()));
             assert_eq!(files.locate("/etc/passwd".as_ref()), None, "{files:?}");
             assert_eq!(files.locate("no-such-program".as_ref()), None);
+            assert!(files.locate("true".as_ref()).is_some_and(|file| file.is_absolute()), "{files:?}");
             let there = ["/no/such".into(), "/bin/sh".into()];
             assert_eq!(files.first_program(there), Some("/bin/sh".into()));
             assert_eq!(files.read("/etc/hostname".as_ref()), fs::read("/etc/hostname").ok());

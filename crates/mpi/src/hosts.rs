@@ -32,6 +32,8 @@ pub fn parse_file(text: &str) -> Result<Vec<Named>> {
     let mut hosts = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default();
+        // Open MPI takes `slots = 2`, too.
+        let line = line.split('=').map(str::trim).collect::<Vec<_>>().join("=");
         let mut words = line.split_whitespace();
         let Some(first) = words.next() else {
             continue;
@@ -51,7 +53,7 @@ pub fn parse_file(text: &str) -> Result<Vec<Named>> {
 
 fn read_attribute(host: &mut Named, word: &str) -> Result<()> {
     match word.split_once('=') {
-        Some(("slots", count)) => host.slots = Some(parse_slots(count)?),
+        Some(("slots" | "slot" | "cpus" | "cpu" | "count", count)) => host.slots = Some(parse_slots(count)?),
         // How far Open MPI may go beyond the slots; how far it goes is said by -n here.
         Some(("max_slots" | "max-slots", count)) => drop(parse_slots(count)?),
         Some(("pool", pool)) if !pool.is_empty() => host.pool = Some(pool.into()),
@@ -134,8 +136,8 @@ mod tests {
     fn host_files_of_both_are_read() {
         let mpich = "# two\na:2\nb:1   # one\n\n";
         assert_eq!(shown(&parse_file(mpich).unwrap()), "a 2 -; b 1 -");
-        let open_mpi = "a slots=2 max_slots=4\nb\n";
-        assert_eq!(shown(&parse_file(open_mpi).unwrap()), "a 2 -; b - -");
+        let open_mpi = "a slots=2 max_slots=4\r\nb\nc slots = 3 max-slots = 3\nd cpu=1\n";
+        assert_eq!(shown(&parse_file(open_mpi).unwrap()), "a 2 -; b - -; c 3 -; d 1 -");
         let pools = "a slots=2 pool=one\nb pool=/run/two";
         assert_eq!(shown(&parse_file(pools).unwrap()), "a 2 one; b - /run/two");
         for (wrong, why) in [

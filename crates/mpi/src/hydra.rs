@@ -12,9 +12,9 @@ pub fn command(launcher: &Launcher, line: &Line, rsh: &Path) -> Vec<OsString> {
     out.extend(["-launcher", "ssh", "-launcher-exec"].map(OsString::from));
     out.push(rsh.into());
     out.extend(["-hosts".into(), line.host_list().into()]);
-    // Else all ranks have the launcher's environment, and so its host's pool. Not always, since MPICH 5 then
-    // fails in MPI_Comm_spawn.
-    out.extend(line.mixed.then(|| "-genvnone".into()));
+    // Else all ranks have the launcher's environment, and so its host's pool and processors. Not always,
+    // since MPICH 5 then fails in MPI_Comm_spawn.
+    out.extend(line.own_environments.then(|| "-genvnone".into()));
     out.extend(["-genv", "LD_PRELOAD"].map(OsString::from));
     out.push(line.preload.clone());
     if line.label {

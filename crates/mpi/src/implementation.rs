@@ -7,6 +7,7 @@ mod program;
 
 pub use kind::Kind;
 pub use launcher::Launcher;
+pub use program::no_program;
 
 use crate::files::Files;
 use crate::versions::{Version, UCX};
@@ -84,6 +85,9 @@ impl Mpi {
             Choice::Kind(kind) => beside_launcher(files, &loader, Launcher::in_path(files, *kind)?)?,
             Choice::Launcher(file) => beside_launcher(files, &loader, Launcher::read(files, file)?)?,
         };
+        if *choice != Choice::Program {
+            refuse_other(files, command, found.kind)?;
+        }
         let majors: &[u16] = match found.kind {
             Kind::Mpich => &[3, 4, 5],
             Kind::OpenMpi => &[4, 5],
@@ -144,6 +148,17 @@ fn library_in(files: &Files, loaded: Vec<PathBuf>) -> Result<Option<Found>> {
             .hint("Build the program with MPICH or Open MPI.")
     })?;
     Ok(Some(Found { kind, file, loaded }))
+}
+
+/// Another MPI's launcher would run a program as so many jobs of one rank.
+fn refuse_other(files: &Files, command: &OsStr, kind: Kind) -> Result<()> {
+    let own = libraries_of(files, command).and_then(|loaded| library_in(files, loaded));
+    match own.ok().flatten().filter(|own| own.kind != kind) {
+        Some(own) => Err(error!("{} uses {}, and --mpi names {kind}", command.to_string_lossy(), own.kind)
+            .hint("Leave --mpi out, or build the program for that MPI.")
+            .code(2)),
+        None => Ok(()),
+    }
 }
 
 /// The library that belongs to a launcher. Whether a program uses OpenSHMEM can't be told then.

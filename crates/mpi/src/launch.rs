@@ -69,7 +69,7 @@ mod tests {
             label: false,
             bind_to: None,
             unbound: false,
-            mixed: false,
+            own_environments: false,
             root: false,
             extra: vec![],
             program: vec!["./a.out".into(), "-x".into()],
@@ -99,7 +99,7 @@ mod tests {
         let got = text(&mpich().command(&more, Path::new("/r/rsh")));
         assert!(got.contains(" -prepend-pattern [%r] ") && got.contains(" -bind-to core "), "{got}");
         assert!(got.contains(" -print-all-exitcodes -n 3 ./a.out"), "{got}");
-        let got = text(&mpich().command(&Line { mixed: true, ..line() }, Path::new("/r/rsh")));
+        let got = text(&mpich().command(&Line { own_environments: true, ..line() }, Path::new("/r/rsh")));
         assert!(got.contains(" -genvnone -genv LD_PRELOAD "), "{got}");
     }
 

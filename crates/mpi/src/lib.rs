@@ -8,6 +8,7 @@
 //! | `implementation` | which MPI and which UCX a program uses, and what launches it |
 //! | `environment` | variables that would mislead launchers |
 //! | `hosts` | hosts, their slots, and how many ranks each gets |
+//! | `processors` | the processors of hosts, and who is bound to which where hosts share a kernel |
 //! | `settings` | what is set, and why |
 //! | `line`, `launch`, `hydra`, `openmpi` | the launchers' command lines, and what they may have started in other hosts |
 //! | `verify` | the transports that ranks have taken, by UCX's log |
@@ -20,6 +21,7 @@ pub mod implementation;
 mod launch;
 mod line;
 mod openmpi;
+pub mod processors;
 pub mod settings;
 pub mod verify;
 pub mod versions;

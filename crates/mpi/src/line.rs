@@ -15,8 +15,8 @@ pub struct Line {
     pub bind_to: Option<String>,
     /// Ranks are bound to no processor unless `bind_to` says so.
     pub unbound: bool,
-    /// Hosts have different pools, and so environments.
-    pub mixed: bool,
+    /// Hosts have different environments, since they have different pools or processors.
+    pub own_environments: bool,
     /// It runs as root.
     pub root: bool,
     /// Further arguments of the launcher's.

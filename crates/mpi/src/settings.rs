@@ -50,6 +50,7 @@ mod tests {
         shmem: false,
         mixed: false,
         oversubscribed: false,
+        apportioned: false,
         heap: None,
         log: None,
     };
@@ -103,6 +104,9 @@ mod tests {
         let spawns = "PRTE_MCA_rmaps_default_mapping_policy";
         let open_mpi_5 = Situation { major: 5, ..OPEN_MPI };
         assert_eq!(value(&open_mpi_5, spawns).as_deref(), Some("slot:oversubscribe"));
+        let apportioned = Situation { apportioned: true, ..open_mpi_5.clone() };
+        assert_eq!(value(&apportioned, "PRTE_MCA_prte_hetero_nodes").as_deref(), Some("1"));
+        assert_eq!(value(&open_mpi_5, "PRTE_MCA_prte_hetero_nodes"), None);
         assert!([five, OPEN_MPI].iter().all(|it| value(it, spawns).is_none()));
     }
 

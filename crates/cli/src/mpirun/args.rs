@@ -27,6 +27,11 @@ Ranks are given to hosts by slots, and numbered host by host. A machine has as m
 are more ranks than processors, ranks leave their processor while they wait. A variable that you have set yourself stays
 as it is. Each host of a host file may have its own pool (pool=NAME): ranks with different pools talk by TCP.
 
+Of the options of both MPIs' mpiexec, with one dash or two, these are understood as well: -np, -N, -npernode, -perhost,
+-pernode, --map-by ppr:K:node, -machinefile, -x NAME[=VALUE], -genv NAME VALUE, -envlist NAME,..., -wdir, --tag-output,
+--oversubscribe. --mca, -iface, --timeout, --report-bindings and some more are passed on; for others write
+--mpiexec-arg=WORD, for each word of theirs. -c is the cluster's here.
+
 When a rank, a machine or the launcher dies, the job ends."
 )]
 pub struct Mpirun {
@@ -41,10 +46,10 @@ pub struct Mpirun {
     #[arg(long, value_delimiter = ',', value_name = "VM,...", add = values::machines(), conflicts_with_all = ["host", "hostfile"])]
     pub vm: Vec<String>,
     /// The hosts, with their slots; also -host
-    #[arg(long, short = 'H', alias = "hosts", value_name = "HOST[:SLOTS],...", conflicts_with = "hostfile")]
-    pub host: Option<String>,
+    #[arg(long, short = 'H', value_name = "HOST[:SLOTS],...", conflicts_with = "hostfile")]
+    pub host: Vec<String>,
     /// A file of hosts; also -hostfile
-    #[arg(long, short = 'f', alias = "machinefile", value_name = "FILE", add = values::files())]
+    #[arg(long, short = 'f', value_name = "FILE", add = values::files())]
     pub hostfile: Option<PathBuf>,
     /// Ranks in each host
     #[arg(long, value_name = "K")]
@@ -61,7 +66,8 @@ pub struct Mpirun {
     /// Begin each line of output with its rank
     #[arg(long, short = 'l')]
     pub label: bool,
-    /// How ranks are bound to processors: core, socket, none, ... (mpiexec's --bind-to)
+    /// How ranks are bound to processors: core, socket, none, ... (mpiexec's --bind-to); hosts that share a
+    /// kernel have cores of their own then
     #[arg(long, value_name = "OBJECT")]
     pub bind_to: Option<String>,
     /// A further argument of mpiexec; may be repeated

@@ -50,6 +50,9 @@ struct HostOf {
     ranks: u32,
     /// Its processors; null: unknown.
     processors: Option<u32>,
+    /// Those that its ranks are bound to, in the words of hwloc; null: it shares them with no other host, or
+    /// ranks are not bound.
+    part: Option<String>,
     /// The pool of its ranks, as it is called there. Hosts with the same are one group.
     pool: String,
 }
@@ -86,6 +89,7 @@ impl Explained {
             name: host.name.clone(),
             ranks: host.ranks,
             processors: host.processors,
+            part: host.part.clone(),
             pool: host.pool.clone().unwrap_or("default".into()),
         };
         let setting = |it: &vshmem_mpi::settings::Setting| SettingOf {
@@ -119,8 +123,11 @@ impl Explained {
         }
         for (i, host) in self.hosts.iter().enumerate() {
             let processors = host.processors.map_or("unknown".into(), |count| count.to_string());
-            let text =
-                format!("{}: ranks {}, processors {processors}, pool {}", host.name, host.ranks, host.pool);
+            let part = host.part.as_ref().map_or(String::new(), |part| format!(", bound in {part}"));
+            let text = format!(
+                "{}: ranks {}, processors {processors}, pool {}{part}",
+                host.name, host.ranks, host.pool
+            );
             row(if i == 0 { "hosts" } else { "" }, &text);
         }
         for (i, it) in self.settings.iter().enumerate() {

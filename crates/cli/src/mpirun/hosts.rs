@@ -3,12 +3,14 @@
 use super::args::Mpirun;
 use crate::args;
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
 use std::path::Path;
-use std::process::Stdio;
 use vshmem_cluster::{error, find, Error, Location, Machine, Reached, Record, Result};
-use vshmem_mpi::files::Behind;
+use vshmem_mpi::files::{printed, Behind};
 use vshmem_mpi::hosts::{deal_out, parse_file, parse_list, Named, MOST_RANKS};
+use vshmem_mpi::processors::{share_out, Processors, PROBE};
+
+/// Bytes of the longest list of processors that is taken.
+const MOST_PRINTED: u64 = 1 << 20;
 
 /// A host of a job.
 pub struct Host {
@@ -18,6 +20,10 @@ pub struct Host {
     pub location: Location,
     /// Its processors; `None`: unknown.
     pub processors: Option<u32>,
+    /// Its processors, if it is no machine, in more detail.
+    own_processors: Processors,
+    /// Those that its ranks are bound to, in the words of hwloc; `None`: any.
+    pub part: Option<String>,
     /// The pool of its ranks, as `VSHMEM_POOL` names it there; `None`: the machine's own.
     pub pool: Option<String>,
     /// The pool's size, if it is the cluster's.
@@ -51,18 +57,16 @@ pub fn hosts(job: &Mpirun) -> Result<Vec<Host>> {
 
 /// The hosts that the command line names; none: all machines.
 fn named(job: &Mpirun) -> Result<Vec<Named>> {
-    match (&job.host, &job.hostfile) {
-        (Some(list), _) => parse_list(list),
-        (None, Some(file)) => {
-            let text = std::fs::read_to_string(file)
-                .map_err(|e| error!("could not read the host file {}: {e}", file.display()).code(2))?;
-            parse_file(&text)
-        }
-        (None, None) => {
-            let named = |name: &String| Named { name: name.clone(), slots: None, pool: None };
-            Ok(job.vm.iter().map(named).collect())
-        }
+    if !job.host.is_empty() {
+        return parse_list(&job.host.join(","));
     }
+    if let Some(file) = &job.hostfile {
+        let text = std::fs::read_to_string(file)
+            .map_err(|e| error!("could not read the host file {}: {e}", file.display()).code(2))?;
+        return parse_file(&text);
+    }
+    let named = |name: &String| Named { name: name.clone(), slots: None, pool: None };
+    Ok(job.vm.iter().map(named).collect())
 }
 
 fn machines(cluster: &args::ClusterArg, named: &[Named], pool: Option<&str>) -> Result<Vec<Host>> {
@@ -75,6 +79,8 @@ fn machines(cluster: &args::ClusterArg, named: &[Named], pool: Option<&str>) -> 
         Host {
             name: machine.name.clone(),
             processors: Some(record.cpus),
+            own_processors: Processors::default(),
+            part: None,
             pool_size: pool.is_none().then_some(record.pool_size),
             pool,
             ranks: 0,
@@ -113,11 +119,14 @@ fn reached_host(named: &Named, template: &str, pool: Option<&str>, program: &Pat
             .code(2)
     })?;
     let reached = Reached { name: named.name.clone(), prefix, program: program.into() };
-    let processors = processors(&reached)?;
+    let own_processors = processors(&reached)?;
+    let processors = own_processors.count;
     Ok(Host {
         name: named.name.clone(),
         location: Location::Reached(reached),
         processors,
+        own_processors,
+        part: None,
         pool: Some(pool),
         pool_size: None,
         ranks: 0,
@@ -130,28 +139,30 @@ pub fn behind(reached: &Reached) -> Behind {
     Behind { prefix: reached.prefix.clone(), by_shell: reached.joins_words(), from: None }
 }
 
-/// How many processors a host has; `None`: it does not say. What is run for that also tells whether it can be
-/// reached.
-fn processors(reached: &Reached) -> Result<Option<u32>> {
+/// The processors of a host. What is run for that also tells whether it can be reached.
+fn processors(reached: &Reached) -> Result<Processors> {
     // What reaches it says on standard error why it can't.
-    let words = ["sh", "-c", "nproc 2>/dev/null || :"].map(OsStr::new);
-    let run = || -> std::io::Result<(bool, String)> {
-        let mut child =
-            behind(reached).command(&words).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let mut printed = String::new();
-        child.stdout.take().map(|out| out.take(64).read_to_string(&mut printed)).transpose()?;
-        Ok((child.wait()?.success(), printed))
-    };
+    let mut probe = behind(reached).command(&["sh", "-c", PROBE].map(OsStr::new));
     let shown = || reached.prefix.join(" ".as_ref()).to_string_lossy().into_owned();
-    let failed = |why| {
+    let printed = printed(&mut probe, MOST_PRINTED).map_err(|why| {
         error!("could not run a command in {} by {}: {why}", reached.name, shown())
             .hint("Does the host run, is that its name, and can it run sh?")
-    };
-    match run() {
-        Ok((true, printed)) => Ok(printed.trim().parse().ok()),
-        Ok((false, _)) => Err(failed("it failed".into())),
-        Err(why) => Err(failed(why.to_string())),
+    })?;
+    Ok(Processors::parse(&String::from_utf8_lossy(&printed)))
+}
+
+/// Gives hosts that share a kernel processors of their own, to which their ranks are bound.
+pub fn apportion(hosts: &mut [Host]) -> Result<()> {
+    let all: Vec<_> = hosts.iter().map(|host| (&host.own_processors, host.ranks)).collect();
+    let parts = share_out(&all).map_err(|at| {
+        error!("{} has too few processors to bind {} ranks", hosts[at].name, hosts[at].ranks)
+            .hint("Other hosts share its kernel, and have their own part of it. Leave --bind-to out, or start fewer ranks.")
+            .code(2)
+    })?;
+    for (host, part) in hosts.iter_mut().zip(parts) {
+        host.part = part;
     }
+    Ok(())
 }
 
 /// The words that precede a command in a host.

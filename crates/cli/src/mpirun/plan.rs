@@ -1,7 +1,7 @@
 //! What a job consists of: hosts, MPI, settings, and the launcher's command line.
 
 use super::args::Mpirun;
-use super::hosts::{behind, hosts, Host};
+use super::hosts::{apportion, behind, hosts, Host};
 use super::verify;
 use crate::program::Program;
 use crate::run::{changes, identity};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use vshmem_cluster::{error, library, Identity, Job, Location, Result};
 use vshmem_mpi::environment::misleads_launchers;
 use vshmem_mpi::files::{Behind, Files};
-use vshmem_mpi::implementation::Choice;
+use vshmem_mpi::implementation::{no_program, Choice};
 use vshmem_mpi::settings::{self, Setting};
 use vshmem_mpi::{Line, Mpi, Situation};
 
@@ -43,7 +43,11 @@ impl Plan {
     pub fn new(job: Mpirun) -> Result<Plan> {
         let own = changes(&job.how)?;
         check_one_program(&job.line.command)?;
-        let hosts = hosts(&job)?;
+        let mut hosts = hosts(&job)?;
+        if job.bind_to.as_ref().is_some_and(|to| to != "none") {
+            apportion(&mut hosts)?;
+        }
+        check_files(&hosts, &job)?;
         let files = files(&hosts[0], &job, &own);
         if matches!(files, Files::Host { .. }) {
             check_program(&job)?;
@@ -56,6 +60,7 @@ impl Plan {
         let identity = identity(&job.how)?;
         let groups: BTreeSet<&Option<String>> = hosts.iter().map(|host| &host.pool).collect();
         let mut situation = Situation::new(&mpi, groups.len() > 1, oversubscribed(&hosts));
+        situation.apportioned = hosts.iter().any(|host| host.part.is_some());
         situation.heap = heap(&hosts).filter(|_| mpi.shmem);
         situation.log = job.verify_transport.then(verify::log_file);
         let value = |name: &str| {
@@ -70,9 +75,10 @@ impl Plan {
             preload: preload(&libraries, value("LD_PRELOAD")),
             label: job.label,
             bind_to: job.bind_to,
-            // Containers of one kernel would each count its processors from the first.
+            // Containers of one kernel would each count its processors from the first; these are shared out
+            // only where binding is asked for.
             unbound: situation.oversubscribed || matches!(files, Files::Behind(_)),
-            mixed: situation.mixed,
+            own_environments: situation.mixed || situation.apportioned,
             root: identity.uid == 0 || matches!(files, Files::Behind(_)),
             extra: job.mpiexec_arg,
             program: program(&files, &mpi, job.line.command),
@@ -97,6 +103,10 @@ impl Plan {
     pub fn job(&self, host: &Host) -> Job {
         let mut changes = self.changes.clone();
         changes.extend(host.pool.iter().map(|pool| ("VSHMEM_POOL".into(), pool.into())));
+        if let Some(part) = &host.part {
+            changes
+                .extend([("HWLOC_SYNTHETIC".into(), part.into()), ("HWLOC_THISSYSTEM".into(), "1".into())]);
+        }
         let log = self.situation.log.iter().filter(|_| self.situation.mixed);
         changes.extend(log.map(|log| ("UCX_LOG_FILE".into(), verify::log_file_in(&host.name, log).into())));
         let label = host.name.clone();
@@ -117,8 +127,8 @@ impl Plan {
 }
 
 /// Where the program's files are: a machine sees this host's.
-fn files(first: &Host, job: &Mpirun, own: &[(OsString, OsString)]) -> Files {
-    match &first.location {
+fn files(host: &Host, job: &Mpirun, own: &[(OsString, OsString)]) -> Files {
+    match &host.location {
         Location::Reached(reached) => Files::Behind(Behind { from: job.how.cwd.clone(), ..behind(reached) }),
         _ => {
             let here = std::env::current_dir().unwrap_or("/".into());
@@ -126,6 +136,16 @@ fn files(first: &Host, job: &Mpirun, own: &[(OsString, OsString)]) -> Files {
             Files::Host { from, variables: own.to_vec() }
         }
     }
+}
+
+/// Refuses a program that a host does not have, for which some launchers would wait for ever. Machines have the
+/// same files.
+fn check_files(hosts: &[Host], job: &Mpirun) -> Result<()> {
+    let command = &job.line.command[0];
+    for host in hosts.iter().filter(|host| matches!(host.location, Location::Reached(_))) {
+        files(host, job, &[]).locate(command).ok_or_else(|| no_program(command, Some(&host.name)))?;
+    }
+    Ok(())
 }
 
 /// Whether a host has more ranks than processors. Containers have those of one kernel between them.

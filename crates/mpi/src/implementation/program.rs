@@ -30,13 +30,12 @@ pub fn loader(files: &Files) -> Result<PathBuf> {
 
 /// The libraries that are loaded with the program of a command; those of MPI, if it is a script of Python's.
 pub fn libraries_of(files: &Files, command: &OsStr) -> Result<Vec<PathBuf>> {
-    let name = command.to_string_lossy();
-    let mut file = files.locate(command).ok_or_else(|| {
-        error!("there is no program {name} that this user may run")
-            .hint("Give a path, or a name that is found in PATH.")
-            .code(127)
-    })?;
+    let mut file = files.locate(command).ok_or_else(|| no_program(command, None))?;
     for _ in 0..MOST_SCRIPTS {
+        // It may be a script that looks for the right one.
+        if is_python(&file) {
+            return of_python(files, &file);
+        }
         let bytes = read(files, &file)?;
         if !bytes.starts_with(b"#!") {
             return of_machine_code(files, &file, &bytes);
@@ -46,7 +45,16 @@ pub fn libraries_of(files: &Files, command: &OsStr) -> Result<Vec<PathBuf>> {
             .ok_or_else(|| error!("{} names no interpreter that can be run", file.display()))?;
         file = interpreter;
     }
-    Err(error!("{name} is a script of scripts"))
+    Err(error!("{} is a script of scripts", command.to_string_lossy()))
+}
+
+/// There is no such program, here or in this host.
+pub fn no_program(command: &OsStr, host: Option<&str>) -> Error {
+    let place =
+        host.map_or("that this user may run".into(), |host| format!("in {host} that may be run there"));
+    error!("there is no program {} {place}", command.to_string_lossy())
+        .hint("Give a path, as ./a.out, or a name that is found in PATH. Its file must be executable (chmod +x).")
+        .code(127)
 }
 
 fn read(files: &Files, file: &Path) -> Result<Vec<u8>> {
@@ -62,9 +70,6 @@ fn of_machine_code(files: &Files, file: &Path, bytes: &[u8]) -> Result<Vec<PathB
         .hint("Link it dynamically.")
         .code(126));
     };
-    if is_python(file) {
-        return of_python(files, file);
-    }
     files.libraries(&loader, file).ok_or_else(|| {
         error!("{} can't be loaded here", file.display())
             .hint(format!("See what is missing: {} --list {}", loader.display(), file.display()))

@@ -18,6 +18,8 @@ pub struct Situation {
     pub mixed: bool,
     /// A host has more ranks than processors.
     pub oversubscribed: bool,
+    /// Hosts share a kernel, and its processors are shared out among them.
+    pub apportioned: bool,
     /// MiB of each rank's symmetric heap, if the pool does not have room for the usual size.
     pub heap: Option<u64>,
     /// Where UCX is to write which transports it takes, if somebody wants to know.
@@ -34,6 +36,7 @@ impl Situation {
             shmem: mpi.shmem,
             mixed,
             oversubscribed,
+            apportioned: false,
             heap: None,
             log: None,
         }

@@ -136,6 +136,12 @@ pub const TABLE: &[Row] = &[
         harm: harmless,
     },
     Row {
+        name: "PRTE_MCA_prte_hetero_nodes",
+        value: |it| (it.apportioned && it.major >= 5).then(|| "1".into()),
+        reason: "else version 5 binds ranks of each host to the processors that the first has",
+        harm: harmless,
+    },
+    Row {
         name: "OMPI_MCA_spml",
         value: |it| it.shmem.then(|| "ucx".into()),
         reason: "OpenSHMEM's puts and gets go by UCX, whose transport sysv is the pool",
