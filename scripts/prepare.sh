@@ -49,7 +49,10 @@ programs?|cmd:apache2|apache2-bin|a real program: a web server with a System V m
 programs?|cmd:ab|apache2-utils|load for that web server
 programs?|cmd:Xvfb|xvfb|a real program: an X server with MIT-SHM
 programs?|cmd:x11perf|x11-apps|load for that X server
-programs?|cmd:podman|podman|containers that share a pool, by a compose file and as pods
+programs?|cmd:podman|podman|containers that share a pool, by a compose file, as pods and as hosts of MPI jobs
+programs?|cmd:sshd|openssh-server|hosts of MPI jobs that ssh reaches
+programs?|cmd:ssh|openssh-client|hosts of MPI jobs that ssh reaches
+programs?|cmd:ip|iproute2|networks between containers
 programs?|pyvenv|python3-venv|fetches podman-compose from PyPI
 programs?,mpi|cmd:mpicc.mpich|libmpich-dev|compiles programs for MPI
 programs?,mpi|cmd:mpiexec.mpich|mpich|a real program: MPI over UCX's System V transport

@@ -7,48 +7,9 @@
 COMPOSE=podman-compose==1.6.0 # Debian 12's does not know a network_mode that is none
 examples=$here/../../examples
 [ "$PROGRAMS_MODE" = vshmem ] || skip "containers share nothing by the kernel's System V IPC"
-need podman podman
 need "${CC:-cc}" gcc
-
-# All that podman keeps is here. Limits are as they are: to change them is not allowed everywhere.
-cat >containers.conf <<C
-[containers]
-default_ulimits = ["nofile=$(ulimit -n):$(ulimit -n)", "nproc=1024:1024"]
-[engine]
-cgroup_manager = "cgroupfs"
-events_logger = "none"
-infra_image = "docker.io/library/debian:13-slim"
-tmp_dir = "$dir/tmp"
-[network]
-network_config_dir = "$dir/net"
-C
-printf '[storage]\ndriver = "vfs"\ngraphroot = "%s"\nrunroot = "%s"\n' "$dir/root" "$dir/run" >storage.conf
-export CONTAINERS_CONF=$dir/containers.conf CONTAINERS_STORAGE_CONF=$dir/storage.conf
-# Where control groups of both versions are mixed, which crun does not take, it sees the older ones alone.
-if [ "$(id -u)" = 0 ] && [ -z "${PODMAN_INSIDE:-}" ]; then
-    before=$(find /sys/fs/cgroup -type d -name libpod_parent)
-    status=0
-    # shellcheck disable=SC2016 # for the inner shell
-    PODMAN_INSIDE=1 unshare --mount --propagation private \
-        sh -c '[ ! -d /sys/fs/cgroup/unified ] || umount /sys/fs/cgroup/unified; exec bash "$0"' "$0" ||
-        status=$?
-    # podman leaves its own behind, empty.
-    [ -n "$before" ] || find /sys/fs/cgroup -depth -type d -path '*/libpod_parent*' -exec rmdir {} +
-    exit $status
-fi
-# podman's locks are kept until the computer is turned off.
-locks=/dev/shm/libpod_lock
-[ "$(id -u)" = 0 ] || locks=/dev/shm/libpod_rootless_lock_$(id -u)
-had_locks=$(find /dev/shm -maxdepth 1 -path "$locks")
-finish() {
-    podman rm --all --force --time 0 >rm.log 2>&1 || true
-    [ "$(id -u)" = 0 ] || {
-        podman unshare rm -rf "$dir/root" "$dir/.local"
-        podman system migrate
-    } >rm.log 2>&1
-    [ -n "$had_locks" ] || rm -f "$locks"
-}
-trap finish EXIT
+# shellcheck source=podman/setup
+. "$here/podman/setup"
 
 # In the place of Debian's image, which would have to be fetched: what programs need of this system.
 mkdir -p image/usr/bin tasks

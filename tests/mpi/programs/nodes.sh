@@ -5,6 +5,10 @@
 #   nodes.sh in DIR HOST COMMAND...    runs a command in one of them
 set -eu
 
+# Root needs no user name space, in which sshd would let nobody in.
+user=--user
+[ "$(id -u)" != 0 ] || user=
+
 bridge() {
     cd "$1"
     printf '%s\n' "127.0.0.1 localhost" "10.99.0.1 one" "10.99.0.2 two" >names
@@ -25,18 +29,19 @@ bridge() {
             "ip link set lo up; ip addr add 10.99.0.$number/24 dev eth0; ip link set eth0 up"
     done
     # They end with their first processes.
-    trap 'kill -KILL $(cat one.pid two.pid)' EXIT
+    trap 'kill -KILL $(cat one.pid two.pid); wait' EXIT
     trap 'exit 0' TERM
     echo ready
     wait
 }
 
 case $1 in
-up) exec unshare --user --map-root-user --net --mount "$0" bridge "$2" ;;
+up) exec unshare ${user:+--user --map-root-user} --net --mount "$0" bridge "$2" ;;
 bridge) bridge "$2" ;;
 in)
     process=$(cat "$2/$3.pid")
     shift 3
-    exec nsenter -t "$process" --user --preserve-credentials --net --ipc --uts --pid --mount --wd="$PWD" "$@"
+    exec nsenter -t "$process" ${user:+--user --preserve-credentials} --net --ipc --uts --pid --mount \
+        --wd="$PWD" "$@"
     ;;
 esac
