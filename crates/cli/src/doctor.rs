@@ -223,18 +223,22 @@ fn apply(doctor: &Doctor, system: &System, found: &[Finding]) -> Result<u8> {
     Ok(code)
 }
 
+/// Less than this part of what it took before is a gain, and not chance.
+const GAIN: f64 = 0.8;
+
 /// What a finding's measurements were, and are now.
 fn proof(before: &Finding, system: &System) -> Result<String> {
     let check = by_id(before.id).expect("a finding is of a check");
     let after = examine_one(check, system, &Live, &Saved::read(&state(), system)?);
-    let pairs = before.measured.iter().zip(&after.measured);
-    let lines: String = pairs
-        .map(|(before, after)| format!("{}: {before}; now {:.1} {}\n", check.id, after.value, after.unit))
-        .collect();
-    if !lines.is_empty() {
-        return Ok(lines);
+    let pairs: Vec<_> = before.measured.iter().zip(&after.measured).collect();
+    let mut out = String::new();
+    for (before, after) in &pairs {
+        out += &format!("{}: {before}; now {:.1} {}\n", check.id, after.value, after.unit);
     }
-    Ok(format!("{}: nothing here measures what it cost: unproven\n", check.id))
+    if !pairs.iter().any(|(before, after)| after.value < GAIN * before.value) {
+        out += &format!("{}: no measurement here shows what it cost: unproven\n", check.id);
+    }
+    Ok(out)
 }
 
 fn is_wanted() -> Result<bool> {

@@ -43,3 +43,16 @@ in_vm "echo 0 >$ksm"
 code "when it is as it was left, it is undone" 0 vshmem doctor --vm vm0 --undo
 equal "and all is as it was" "$planted" "$(in_force)"
 in_vm "echo $(head -n 1 <<<"$before") >$clock/current_clocksource; echo $(tail -n 1 <<<"$before") >$ksm"
+
+# On the host: two virtual processors that are bound to one core. Other machines may run here, too.
+processor_of() { grep -l '^CPU 0/' "/proc/$(pid_of "$1")"/task/*/comm | cut -d / -f 5; }
+first=$(processor_of vm0) second=$(processor_of vm1)
+were=$(taskset -pc "$first" | sed "s/.*: //")
+other=$(taskset -pc "$second" | sed "s/.*: //")
+core=${other%%[-,]*}
+taskset -pc "$core" "$first" >/dev/null && taskset -pc "$core" "$second" >/dev/null
+why=$(vshmem doctor --json shared-cores | field 'told["findings"][0]["why"]')
+contains "doctor on the host names one of two that share a core" \
+    "vshmem-$VSHMEM_CLUSTER-vm0 ($(pid_of vm0))" "$why"
+contains "and the other one" "vshmem-$VSHMEM_CLUSTER-vm1 ($(pid_of vm1))" "$why"
+taskset -pc "$were" "$first" >/dev/null && taskset -pc "$other" "$second" >/dev/null

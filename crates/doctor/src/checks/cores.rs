@@ -53,15 +53,23 @@ fn shared(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
             "{:.1} processors to a core there: each runs that much slower, and more where they wait for each other",
             crowd.len() as f64 / cores.len() as f64
         ),
-        changes: free_cores(look.system, &vcpus, &matching),
+        changes: free_cores(look.system, &all, &vcpus, &matching),
         ..Costs::default()
     }))
 }
 
 /// Binds those for which no core was left to cores that no virtual processor was given, on the same node if there
 /// is one; nothing if there are too few.
-fn free_cores(system: &System, vcpus: &[(&Machine, &Placed)], matching: &Matching) -> Vec<Change> {
+fn free_cores(
+    system: &System,
+    all: &[Machine],
+    vcpus: &[(&Machine, &Placed)],
+    matching: &Matching,
+) -> Vec<Change> {
     let mut taken: BTreeSet<usize> = matching.owners.keys().copied().collect();
+    // Where QEMU does not say which threads are processors, those that are bound to a core may be.
+    let unnamed = all.iter().filter(|machine| machine.vcpus.is_empty()).flat_map(|machine| &machine.others);
+    taken.extend(unnamed.filter(|it| it.allowed.len() == 1).flat_map(|it| &it.allowed));
     let changes = matching.left.iter().map(|&it| {
         let vcpu = vcpus[it].1;
         let admitted = vcpu.thread.admitted(system);
@@ -108,11 +116,13 @@ fn emulator(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     }
     let bound = bound(&all);
     if bound.is_empty() {
-        return Ok(Verdict::fine("no virtual processor is bound to a core"));
+        let none = || Verdict::fine("no virtual processor is bound to a core");
+        return Ok(without_names(&all).map_or_else(none, Verdict::Unknown));
     }
     let mut changes = Vec::new();
     let mut left = false;
-    for it in all.iter().flat_map(|machine| &machine.others).filter(|it| it.allowed.is_subset(&bound)) {
+    let named = all.iter().filter(|machine| !machine.vcpus.is_empty());
+    for it in named.flat_map(|machine| &machine.others).filter(|it| it.allowed.is_subset(&bound)) {
         let to: Cpus = &it.thread.admitted(look.system) - &bound;
         look.note(
             format!("{}, thread {}", it.name, it.thread.number),
@@ -126,13 +136,19 @@ fn emulator(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
         }
     }
     if changes.is_empty() {
+        if let Some(why) = without_names(&all) {
+            return Ok(Verdict::Unknown(why));
+        }
         return Ok(Verdict::fine(match left {
             true => "they share cores with virtual processors, since those have all that there are",
             false => "they may run elsewhere",
         }));
     }
     Ok(Verdict::Costs(Costs {
-        why: format!("{} threads of QEMU may only run where virtual processors are bound.", changes.len()),
+        why: format!(
+            "Threads of QEMU that may only run where virtual processors are bound: {}.",
+            changes.len()
+        ),
         estimate: "a pause of the processor, 10 µs to milliseconds, whenever its machine uses a device"
             .into(),
         changes,

@@ -47,7 +47,7 @@ fn drift(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     if changes.is_empty() {
         let kept = match look.saved.entries.len() {
             0 => "nothing was set by --fix since boot".into(),
-            n => format!("{n} settings are as --fix left them"),
+            n => format!("what --fix has set is as it was left ({n})"),
         };
         let running =
             if names.is_empty() { String::new() } else { format!("; {} may change them", names.join(", ")) };
@@ -59,7 +59,7 @@ fn drift(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     let suspects =
         if names.is_empty() { "no program that is known for it runs".into() } else { names.join(", ") };
     Ok(Verdict::Costs(Costs {
-        why: format!("Somebody has changed {} settings since --fix: {suspects}.", changes.len()),
+        why: format!("Settings that somebody has changed since --fix: {} ({suspects}).", changes.len()),
         estimate: "that of the finding which came back".into(),
         ..Costs::default()
     }))

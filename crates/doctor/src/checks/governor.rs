@@ -51,11 +51,7 @@ fn governor(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
         return Ok(Verdict::fine(format!("{governor} of {driver} goes up with the work")));
     }
     Ok(Verdict::Costs(Costs {
-        why: format!(
-            "{} processors are under a governor that goes up late or never: {}.",
-            slow.len(),
-            slow[0].from
-        ),
+        why: format!("Processors under {}, which goes up late or never: {}.", slow[0].from, slow.len()),
         estimate:
             "up to the ratio of the highest clock rate to the lowest; most for work that comes in bursts"
                 .into(),

@@ -50,7 +50,7 @@ fn interrupts(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
         return Ok(Verdict::fine("interrupts of devices go to other cores"));
     }
     Ok(Verdict::Costs(Costs {
-        why: format!("{} interrupts come to cores of virtual processors.", changes.len()),
+        why: format!("Interrupts that come to cores of virtual processors: {}.", changes.len()),
         estimate: "5 to 20 µs of the machine's time for each, and what it finds of its caches afterwards"
             .into(),
         changes,

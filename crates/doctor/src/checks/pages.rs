@@ -55,11 +55,10 @@ fn huge(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
             estimate: format!(
                 "512 faults in the place of one, and longer page walks: 2 to 30 % where much memory is in use{}",
                 match look.hypervisor()? {
-                    Some(Hypervisor::Tcg) => " (of which emulation shows only the faults)",
+                    Some(Hypervisor::Tcg) => " (which emulation can't show)",
                     _ => "",
                 }
             ),
-            proven: touch.is_some(),
             changes: vec![look.change(&path, "madvise")?],
             ..Costs::default()
         }),

@@ -41,7 +41,7 @@ fn slack(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
         return Ok(Verdict::fine(if all.is_empty() { none } else { "they go off in time" }));
     }
     Ok(Verdict::Costs(Costs {
-        why: format!("Timers of {} threads may be late.", changes.len()),
+        why: format!("Threads whose timers may be late: {}.", changes.len()),
         estimate: "the slack, for each sleep and timer in the machine".into(),
         changes,
         ..Costs::default()

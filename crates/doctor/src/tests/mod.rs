@@ -8,6 +8,9 @@ use tree::Tree;
 
 const HOST: &str = include_str!("host.txt");
 const GUEST: &str = include_str!("guest.txt");
+/// These two were recorded, by record.sh; what has nothing to do with a check was left out.
+const EMULATED: &str = include_str!("recorded-tcg.txt");
+const AMD: &str = include_str!("recorded-amd.txt");
 
 /// The instruments of a machine on a hypervisor.
 fn under(signature: &str) -> Recorded {
@@ -49,6 +52,20 @@ fn whole_systems_are_fine() {
             found.iter().filter(|it| it.verdict == Outcome::Unknown).map(|it| it.id).collect();
         assert_eq!(unknown, ["jitter"], "nothing is measured in a recorded tree");
     }
+}
+
+#[test]
+fn recorded_systems_are_judged_as_they_were() {
+    let emulated = found(&Tree::new(EMULATED), &under("TCGTCGTCGTCG"));
+    assert_eq!(costly(&emulated), [""; 0]);
+    let driver = finding(&emulated, "pool-driver");
+    assert_eq!((&*driver.why, &*driver.evidence[0].is), ("all devices have the driver", "vshmem"));
+    // Its haltpoll was told to poll for no time at all.
+    let amd = found(&Tree::new(AMD), &kvm());
+    assert_eq!(costly(&amd), ["idle-exits"]);
+    assert_eq!(finding(&amd, "idle-exits").changes[0].to, "200000");
+    let of: Vec<&str> = finding(&amd, "virtio-queues").evidence.iter().map(|it| &*it.of).collect();
+    assert_eq!(of, ["eth0", "vda"]);
 }
 
 #[test]
@@ -166,9 +183,11 @@ fn what_can_not_be_told_is_said() {
     tree.put("proc/4242/task/4250/comm", "qemu-system-x86");
     tree.put("proc/4242/task/4251/comm", "qemu-system-x86");
     let result = found(&tree, &kvm());
-    let it = finding(&result, "shared-cores");
-    assert_eq!(it.verdict, Outcome::Unknown);
-    assert!(it.why.contains("debug-threads=on"), "{}", it.why);
+    for id in ["shared-cores", "emulator-cores", "remote-memory"] {
+        let it = finding(&result, id);
+        assert_eq!(it.verdict, Outcome::Unknown, "{id}");
+        assert!(it.why.contains("debug-threads=on"), "{}", it.why);
+    }
     // A file that can't be read.
     tree.put("proc/sys/kernel/numa_balancing/is/a/directory", "");
     let result = found(&tree, &kvm());
