@@ -29,7 +29,8 @@ printf '== proc/self/mounts\n'
 grep ' /dev/shm ' /proc/self/mounts || true
 show /proc/uptime /proc/interrupts /proc/sys/kernel/numa_balancing /sys/devices/system/cpu/online \
     /sys/devices/system/clocksource/clocksource0/*_clocksource /sys/devices/system/cpu/cpuidle/current_* \
-    /sys/devices/system/cpu/cpu*/topology/thread_siblings_list /sys/devices/system/cpu/vulnerabilities/meltdown \
+    /sys/devices/system/cpu/cpu*/topology/thread_siblings_list \
+    /sys/devices/system/cpu/vulnerabilities/meltdown \
     /sys/devices/system/cpu/cpu*/cpufreq/scaling_driver \
     /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor \
     /sys/devices/system/node/online /sys/devices/system/node/node*/cpulist \
