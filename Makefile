@@ -25,7 +25,8 @@ RELEASE := $(TARGET)/release
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 SONAME  := libvshmem.so.1
 UCX_SONAME := libvshmem-ucx.so.1
-LAB_FILES := $(wildcard lab/vshmem_lab/*.py lab/vshmem_lab/*/*.py lab/src/*.[ch] lab/src/*/* lab/demo/*) \
+LAB_FILES := $(wildcard lab/vshmem_lab/*.py lab/vshmem_lab/*/*.py lab/src/*.[ch] lab/src/*/*.* lab/src/channels/*/Cargo.* \
+	lab/src/channels/*/src/* lab/demo/*) \
 	lab/Makefile lab/requirements.txt lab/reframe_checks.py kmod/vshmem_ioctl.h
 INSTALL_DOCS := MANDIR='$(DESTDIR)$(MANDIR)' DATADIR='$(DESTDIR)$(DATADIR)' DOCDIR='$(DESTDIR)$(DOCDIR)' ZSHDIR='$(DESTDIR)$(ZSHDIR)' scripts/install-docs.sh
 

@@ -31,7 +31,7 @@ shell_scripts() {
 manifests() {
     echo Cargo.toml
     git ls-files --cached --others --exclude-standard -- 'tests/*/Cargo.toml' 'fuzz/Cargo.toml' \
-        'bindings/*/Cargo.toml'
+        'bindings/*/Cargo.toml' 'lab/src/channels/iceoryx/Cargo.toml'
 }
 
 tool() { # tool NAME REQUIREMENT: path of a program from PyPI, fetched into target/ if need be
@@ -124,7 +124,7 @@ lint_house() {
 }
 
 lint_c() {
-    files '*.c' '*.h' | xargs -0 -r clang-format --dry-run -Werror
+    files '*.c' '*.h' '*.cpp' | xargs -0 -r clang-format --dry-run -Werror
 }
 
 lint_python() {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,15 @@ from pathlib import Path
 from vshmem_lab.model import Failed, Missing
 
 LIMIT_SECONDS = 120
+# The kernel kills the program when the lab has ended, however that came.
+TIED = ("setpriv", "--pdeathsig", "KILL")
+
+
+def tied(argv: Sequence[str]) -> list[str]:
+    """The command line of a program that ends with the lab. Raises Missing if it is not there."""
+    if shutil.which(argv[0]) is None:
+        raise Missing(f"{argv[0]} is not installed.")
+    return [*(TIED if shutil.which(TIED[0]) else ()), *argv]
 
 
 def run(
@@ -19,7 +29,7 @@ def run(
     """Runs a program with a few more variables; its output. Raises Failed with what it said."""
     try:
         done = subprocess.run(
-            argv,
+            tied(argv),
             env={**os.environ, **(extra or {})},
             capture_output=True,
             text=True,
@@ -28,8 +38,6 @@ def run(
         )
     except subprocess.TimeoutExpired:
         raise Failed(f"{named(argv)} hung for {limit:g} s and was ended.") from None
-    except FileNotFoundError:
-        raise Missing(f"{argv[0]} is not installed.") from None
     if done.returncode != 0:
         said = done.stderr.strip() or done.stdout.strip() or "it said nothing"
         raise Failed(f"{named(argv)} {ending(done.returncode)}: {said}")
@@ -51,17 +59,14 @@ def ending(status: int) -> str:
 @contextlib.contextmanager
 def started(argv: Sequence[str], extra: dict[str, str] | None = None) -> Iterator[subprocess.Popen]:
     """A program that runs beside us; it has ended when the block has."""
-    try:
-        process = subprocess.Popen(
-            argv,
-            env={**os.environ, **(extra or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-    except FileNotFoundError:
-        raise Missing(f"{argv[0]} is not installed.") from None
+    process = subprocess.Popen(
+        tied(argv),
+        env={**os.environ, **(extra or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     try:
         yield process
     finally:

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from vshmem_lab import analysis, paths, system
+from vshmem_lab import analysis, leftovers, paths, system
 from vshmem_lab.analysis import Run
 from vshmem_lab.choice import Choice, selected
 from vshmem_lab.driver import Driver
@@ -75,6 +75,7 @@ def last() -> Path:
 
 def _measure(plan: Plan, store: Store, about: dict) -> int:
     cases = selected(plan.choice)
+    leftovers.sweep()
     paths.build_programs()
     before = Path(plan.choice.before) if plan.choice.before else None
     total = sum(1 if case.once else plan.repetitions for case in cases)

@@ -117,7 +117,8 @@ def _notes(table: Table) -> list[str]:
     if table.moved:
         counted += f"; in {table.moved} of them the floor changed by over a quarter"
     notes.append(counted + ".")
-    notes += [f"{line.contender} lacks: {line.lacks}." for line in table.lines if line.lacks]
+    lacks = [f"{line.contender} lacks: {line.lacks}." for line in table.lines if line.lacks]
+    notes += dict.fromkeys(lacks)  # once for all sizes
     for line in table.lines:
         if line.choices:
             counts = (f"{quantity(x, table.unit)} ({n}x)" for x, n in line.choices.items())

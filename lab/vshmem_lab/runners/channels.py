@@ -6,13 +6,20 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
-from vshmem_lab import paths, priority, topology
+from vshmem_lab import leftovers, paths, priority, topology
 from vshmem_lab.builds import ORDINARY
 from vshmem_lab.model import Failed, Missing, Reading, Turn
 from vshmem_lab.process import run
 from vshmem_lab.runners import lines
 
-PROGRAMS = ("channel", "channel-boost", "channel-ucx", "channel-fabric")
+PROGRAMS = (
+    "channel",
+    "channel-boost",
+    "channel-ucx",
+    "channel-fabric",
+    "channel-iceoryx",
+    "channel-aeron",
+)
 # Its processes are more than two, and have all processors.
 CROWD = "senders"
 
@@ -53,4 +60,6 @@ class Channels:
         except Failed as failure:
             _, told, why = str(failure).partition(f": {paths.MISSING}")
             raise Missing(why) if told else failure from None
+        finally:
+            leftovers.sweep_rivals()
         return [dataclasses.replace(found, placement=placement)]

@@ -36,6 +36,8 @@ class Channel:
 
 
 POLLS = "types, sleeping receivers, a killed peer"
+SHARED = "receivers that share a queue"
+ASKED = f"types, sleeping receivers, {SHARED}"
 SEGMENT = "segment and semaphores"
 CHANNELS = (
     Channel(f"{VSHMEM}, System V queues", "channel, Vshmem", "queue", vshmem=True),
@@ -47,9 +49,12 @@ CHANNELS = (
     Channel("vsock", "channel", "vsock", "messages, types", one_sender=True),
     Channel("Boost.Interprocess", "channel-boost", "boost", "types, a killed peer"),
     Channel("Boost.Interprocess, polled", "channel-boost", "boost-poll", POLLS),
+    Channel("iceoryx2", "channel-iceoryx", "iceoryx", f"types, {SHARED}"),
+    Channel("iceoryx2, polled", "channel-iceoryx", "iceoryx-poll", ASKED),
     Channel("UCX sysv", "channel-ucx", "ucx-sysv", "sleeping receivers"),
     Channel("UCX posix", "channel-ucx", "ucx-posix", "sleeping receivers"),
     Channel("libfabric shm", "channel-fabric", "fabric", "sleeping receivers"),
+    Channel("Aeron IPC", "channel-aeron", "aeron", ASKED),
     Channel("a bare ring", "channel", "ring", f"several senders, {POLLS}", one_sender=True),
 )
 # Of these the payload lies in a segment, where it need not be cut to messages.
