@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from pathlib import Path
 
 import pytest
-from fakes import Fake, Silent, about, all_fake, case
+from fakes import OURS, THEIRS, Fake, Silent, about, all_fake, case, finder
+from vshmem_lab import paths
 from vshmem_lab.driver import Driver
-from vshmem_lab.model import Failed
+from vshmem_lab.model import Contender, Failed, Missing
 from vshmem_lab.report import docs
 from vshmem_lab.store import Store
 
+TIME = re.compile(r"([\d.,]+) (?:ns|µs|ms|s)")
 PAGE = """Before.
 
 <!-- lab once toys
@@ -40,6 +44,37 @@ def test_every_table_of_the_documentation_is_what_its_result_says() -> None:
         assert docs.filled(page) == page.read_text(), f"{page.name}: run lab/vshmem-lab docs"
 
 
+def test_the_readme_is_among_the_pages() -> None:
+    assert {"README.md", "guide-mpi.md"} <= {page.name for page in docs.pages()}
+
+
+def figures_typed_in(page: str) -> list[str]:
+    """Times in cells of tables that are not made from a result."""
+    rest = docs.MARKED.sub("", page)
+    cells = [cell for line in rest.splitlines() if line[:1] == "|" for cell in line.split("|")]
+    return [found[1] for cell in cells if (found := TIME.fullmatch(cell.strip(" *")))]
+
+
+def kept_texts(page: str) -> str:
+    """The results before the lab, which are texts, that a page refers to."""
+    links = re.findall(r"\(docs/(results/\S+?\.txt)\)", page)
+    return "\n".join((paths.ROOT / "docs" / link).read_text() for link in links)
+
+
+def test_times_in_the_readme_that_are_typed_in_are_those_of_a_result_that_it_names() -> None:
+    page = (paths.ROOT / "README.md").read_text()
+    said = set(re.findall(r"[\d,.]+", kept_texts(page)))
+    assert set(figures_typed_in(page)) <= said
+
+
+def test_a_time_that_is_typed_in_is_found() -> None:
+    assert figures_typed_in("| a | 1,234 ns |\n| b | **5 µs** | 2 times | of 7 ns |\n") == [
+        "1,234",
+        "5",
+    ]
+    assert figures_typed_in("<!-- lab a b\nc\n-->\n| a | 1 ns |\n<!-- lab end -->") == []
+
+
 def test_a_table_is_made_from_its_result(root: Path) -> None:
     page = root / "docs" / "page.md"
     assert docs.fill(root) == [page] and docs.fill(root) == []
@@ -49,6 +84,27 @@ def test_a_table_is_made_from_its_result(root: Path) -> None:
     assert "Medians of 2 repetitions, on a toy: [the whole run](results/once/report.txt)." in text
     assert text.startswith("Before.\n") and text.endswith("\nAfter.\n")
     assert (root / "docs" / "results" / "once" / "report.txt").exists()
+
+
+def test_a_table_by_contender_says_what_they_lack_and_which_are_better(tmp_path: Path) -> None:
+    rivals = [dataclasses.replace(THEIRS, name=name, lacks=name[0]) for name in ("fast", "slow")]
+    gone = Contender("gone", "gone", (), lacks="all")
+    cases = [case(OURS, *rivals, gone, sizes=(8,)), case(OURS, rivals[1], name="pong")]
+    slow = {"Vshmem": 100.0, "fast": 50.0, "slow": 1000.0}
+    theirs = Fake(alter=lambda turn, _: slow[turn.contender.name])
+    find = finder(ours=Fake(), theirs=theirs, gone=Missing("It is not installed."))
+    Driver(find, Store.create(tmp_path / "run", about(cases, 12)), 12, 0.1, Silent()).run(cases)
+    docs.keep(tmp_path / "run", "once", tmp_path)
+    page = tmp_path / "docs" / "page.md"
+    page.write_text("<!-- lab once toys by contender\nping, 8\npong\n-->\n<!-- lab end -->\n")
+    docs.fill(tmp_path)
+    text = page.read_text()
+    assert "|  | ping, 8 B | pong | lacks |\n| --- | ---: | ---: | --- |" in text
+    assert "| **Vshmem** | 108 ns | 100 ns |  |" in text
+    assert "| fast | **50 ns** |  | f |" in text
+    assert "| slow | 1 µs | 1 µs | s |" in text
+    assert "| gone | missing |  | all |" in text
+    assert "Missing: gone: It is not installed." in text
 
 
 def test_a_number_that_was_changed_is_found(root: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import html.parser
 import re
+import shutil
+import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -175,12 +177,35 @@ def test_emulated_times_say_so_everywhere(tmp_path: Path) -> None:
     assert "EMULATED" in picture.read_text()
 
 
+BROWSER = shutil.which("chromium")
+
+
+@pytest.mark.skipif(BROWSER is None, reason="chromium is not installed")
+def test_a_browser_shows_all_of_a_page(tmp_path: Path) -> None:
+    sized = case(sizes=(8, 64, 1024))
+    page = write(run(tmp_path / "a", sized, ours=100.0, theirs=80.0), tmp_path / "a")[0]
+    argv = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
+    argv += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=1000"]
+    shown = subprocess.run(
+        [*argv, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120
+    )
+    assert shown.returncode == 0, shown.stderr
+    # Nothing that it complains of, and whatever the page has is there as an element.
+    assert "CONSOLE" not in shown.stderr and "ERR_" not in shown.stderr
+    written, seen = Page(), Page()
+    written.feed(page.read_text())
+    seen.feed(shown.stdout)
+    assert seen.cells == written.cells > 0 and seen.ids == written.ids
+    assert shown.stdout.count("<svg") == page.read_text().count("<svg") > 0
+    assert "</html>" in shown.stdout
+
+
 class Page(html.parser.HTMLParser):
     """What a page refers to, and its cells."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.links, self.ids, self.cells, self.open = [], [], 0, []
+        self.links, self.ids, self.cells = [], [], 0
 
     def handle_starttag(self, tag, attributes):
         """Notes it."""

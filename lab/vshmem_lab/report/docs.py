@@ -7,7 +7,9 @@ A page says which rows it wants of which result, and has the table up to the end
     -->
     <!-- lab end -->
 
-The columns are the contenders of these cases. A result is a folder of docs/results.
+The columns are the contenders of these cases. With "by contender" after SUITE they are the rows,
+the cases are the columns, and another one says what each contender lacks: a value that is better
+than Vshmem's is bold. A result is a folder of docs/results.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from vshmem_lab.store import ABOUT, SAMPLES
 from vshmem_lab.text import bytes_text, quantity, size
 
 RESULTS = Path("docs") / "results"
-MARKED = re.compile(r"(<!-- lab (\S+) (\S+)\n(.*?)-->\n).*?(<!-- lab end -->)", re.DOTALL)
+MARKED = re.compile(
+    r"(<!-- lab (\S+) (\S+)( by contender)?\n(.*?)-->\n).*?(<!-- lab end -->)", re.DOTALL
+)
 ROW = re.compile(r"(.*?)(?:, (\d+[KM]?))?$")
 
 
@@ -38,14 +42,16 @@ def filled(page: Path, root: Path = paths.ROOT) -> str:
     """A page's text, its tables as their results have them."""
 
     def table(found: re.Match) -> str:
-        head, result, suite, rows, end = found.groups()
+        head, result, suite, turned, cases, end = found.groups()
         folder = root / RESULTS / result
         if not folder.is_dir():
             raise Failed(f"{page.name} has a table of {RESULTS / result}, which does not exist.")
         run = analysis.load(folder)
         link = os.path.relpath(folder / "report.txt", page.parent)
         try:
-            return f"{head}\n{_table(run, suite, rows.splitlines(), link)}\n{end}"
+            wanted = [_case(run, suite, case) for case in cases.splitlines()]
+            rows = _by_contender(wanted) if turned else _by_case(wanted)
+            return "\n".join([head, *rows, "", _source(run, wanted, link), "", end])
         except Failed as failure:
             raise Failed(f"{page.name}, a table of {result}: {failure}") from None
 
@@ -78,21 +84,57 @@ def keep(folder: Path, name: str, root: Path = paths.ROOT) -> Path:
     return kept
 
 
-def _table(run: Run, suite: str, rows: list[str], link: str) -> str:
-    wanted = [_case(run, suite, row) for row in rows]
-    columns = dict.fromkeys(line.contender for table, _ in wanted for line in table.lines)
-    ours = {line.contender for table, _ in wanted for line in table.lines if line.vshmem}
-    heads = [f"**{name}**" if name in ours else name for name in columns]
-    lines = [_row(["", *heads]), _row(["---", *["---:"] * len(heads)])]
+Wanted = list[tuple[Table, int]]  # cases and sizes
+
+
+def _contenders(wanted: Wanted) -> dict[str, str]:
+    """Their names, and as they are shown: Vshmem's in bold."""
+    lines = [line for table, _ in wanted for line in table.lines]
+    ours = {line.contender for line in lines if line.vshmem}
+    names = dict.fromkeys(line.contender for line in lines)
+    return {name: f"**{name}**" if name in ours else name for name in names}
+
+
+def _label(table: Table, length: int) -> str:
+    return f"{table.case}, {bytes_text(length)}" if length else table.case
+
+
+def _by_case(wanted: Wanted) -> list[str]:
+    """A row a case, a column a contender."""
+    columns = _contenders(wanted)
+    lines = [_row(["", *columns.values()]), _row(["---", *["---:"] * len(columns)])]
     for table, length in wanted:
-        label = f"{table.case}, {bytes_text(length)}" if length else table.case
-        lines.append(_row([label, *(_cell(table, name, length) for name in columns)]))
+        lines.append(_row([_label(table, length), *(_cell(table, c, length) for c in columns)]))
+    return lines
+
+
+def _by_contender(wanted: Wanted) -> list[str]:
+    """A row a contender, a column a case, and what it lacks; a reason for each that is missing."""
+    heads = [_label(table, length) for table, length in wanted]
+    rows = [_row(["", *heads, "lacks"]), _row(["---", *["---:"] * len(heads), "---"])]
+    missing = []
+    for name, shown in _contenders(wanted).items():
+        found = [(table, _find(table, name, length), length) for table, length in wanted]
+        lines = [line for _, line, _ in found if line]
+        cells = [_marked(table, line, _cell(table, name, length)) for table, line, length in found]
+        rows.append(_row([shown, *cells, lines[0].lacks]))
+        reasons = [line.error for line in lines if line.summary is None]
+        missing += [f"{name}: {reasons[0].splitlines()[0].rstrip('.')}"] if reasons else []
+    notes = [f"Missing: {'; '.join(missing)}."] if missing else []
+    return [*rows, "", "Bold: better than Vshmem, by more than noise.", *notes]
+
+
+def _marked(table: Table, line: Line | None, cell: str) -> str:
+    return f"**{cell}**" if line and table.beats(line) else cell
+
+
+def _source(run: Run, wanted: Wanted, link: str) -> str:
+    """What the numbers are, and where the rest is."""
     counts = sorted({table.repetitions for table, _ in wanted})
     medians = f"Medians of {' to '.join(dict.fromkeys(map(str, (counts[0], counts[-1]))))}"
     emulated = "; emulated machines" if any(table.emulated for table, _ in wanted) else ""
     on = run.about["machine"]["processor"]
-    lines += ["", f"{medians} repetitions, on {on}{emulated}: [the whole run]({link}).", ""]
-    return "\n".join(lines)
+    return f"{medians} repetitions, on {on}{emulated}: [the whole run]({link})."
 
 
 def _case(run: Run, suite: str, row: str) -> tuple[Table, int]:
@@ -108,8 +150,12 @@ def _has(table: Table, length: int) -> bool:
     return any(line.size == length for line in table.lines)
 
 
+def _find(table: Table, name: str, length: int) -> Line | None:
+    return next((one for one in table.lines if _is(one, name, length)), None)
+
+
 def _cell(table: Table, name: str, length: int) -> str:
-    line = next((one for one in table.lines if _is(one, name, length)), None)
+    line = _find(table, name, length)
     if line is None:
         return ""
     return quantity(line.summary.median, table.unit) if line.summary else "missing"

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -34,7 +35,10 @@ class Kind:
 
 
 class Machines:
-    """`with Machines() as m`: machines that share a pool; nothing is left of them after it."""
+    """`with Machines() as m`: machines that share a pool; nothing is left of them after it.
+
+    Where one has died, that is said, its turn fails, and before the next one all are booted again.
+    """
 
     def __init__(self, count: int = 2, cpus: int = 1, kind: Kind | None = None) -> None:
         self.names = tuple(f"vm{i}" for i in range(count))
@@ -45,6 +49,10 @@ class Machines:
         self.booted_in = 0.0
 
     def __enter__(self) -> Machines:
+        self._boot()
+        return self
+
+    def _boot(self) -> None:
         began = time.monotonic()
         try:
             named = ("--cluster", self.cluster)
@@ -66,7 +74,15 @@ class Machines:
         for pid in self.pids():
             priority.make_heavy(pid)
         self._pin()
-        return self
+
+    def _boot_again(self) -> None:
+        """Boots them anew if one of them has died."""
+        machines = self.state()["machines"]
+        dead = [machine["name"] for machine in machines if machine["state"] != "running"]
+        if dead:
+            print(f"{' and '.join(dead)} died; the machines are booted again.", file=sys.stderr)
+            self.__exit__()
+            self._boot()
 
     def _pin(self) -> None:
         """Pins virtual processors that `vshmem up` has left, since other machines of ours have any.
@@ -89,7 +105,10 @@ class Machines:
     def state(self) -> dict:
         """What `vshmem ps` says of our cluster."""
         clusters = json.loads(vshmem("ps", "--json"))["clusters"]
-        return next(c for c in clusters if c["name"] == self.cluster)
+        for cluster in clusters:
+            if cluster["name"] == self.cluster:
+                return cluster
+        raise Failed(f"The machines of {self.cluster} are gone.")
 
     def pids(self) -> list[int]:
         """Of the machines' QEMUs."""
@@ -110,6 +129,7 @@ class Machines:
     def start(self, action: str, *arguments: str) -> contextlib.AbstractContextManager:
         """Starts `vshmem ACTION` on our machines, beside us."""
         variables = {"VSHMEM_CLUSTER": self.cluster}
+        self._boot_again()
         return started([str(paths.command()), action, *arguments], variables)
 
     def do(self, action: str, *arguments: str, what: str, within: float = PATIENCE) -> str:
