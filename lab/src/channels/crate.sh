@@ -40,9 +40,10 @@ compile_aeron() { # compile_aeron SOURCES
     minor=${minor%%.*}
     set -- "$1/aeron-client/src/main/c" "$1/aeron-driver/src/main/c"
     find "$1" "$2" -name '*.c' ! -name aeronmd.c -print0 | xargs -0 -P "$(nproc)" -n 8 "${CC:-cc}" -c \
-        -std=c11 -O3 -DNDEBUG -DDISABLE_BOUNDS_CHECKS -D_DEFAULT_SOURCE -D_FILE_OFFSET_BITS=64 -DAERON_DRIVER -DHAVE_FALLOCATE \
-        -DHAVE_POSIX_FALLOCATE -DHAVE_POSIX_MEMALIGN -DHAVE_DEV_URANDOM -DHAVE_POLL -DHAVE_EPOLL \
-        -DHAVE_STRUCT_MMSGHDR -DHAVE_RECVMMSG -DHAVE_SENDMMSG -fno-omit-frame-pointer \
+        -std=c11 -O3 -DNDEBUG -DDISABLE_BOUNDS_CHECKS -D_DEFAULT_SOURCE -D_FILE_OFFSET_BITS=64 \
+        -DAERON_DRIVER -DHAVE_FALLOCATE -DHAVE_POSIX_FALLOCATE -DHAVE_POSIX_MEMALIGN -DHAVE_DEV_URANDOM \
+        -DHAVE_POLL -DHAVE_EPOLL -DHAVE_STRUCT_MMSGHDR -DHAVE_RECVMMSG -DHAVE_SENDMMSG \
+        -fno-omit-frame-pointer \
         "-DAERON_VERSION_TXT=\"$version\"" "-DAERON_VERSION_MAJOR=$major" "-DAERON_VERSION_MINOR=$minor" \
         "-DAERON_VERSION_PATCH=$patch" '-DAERON_VERSION_GITSHA=""' "-I$1" "-I$2"
 }
