@@ -13,6 +13,8 @@ from vshmem_lab.driver import Driver
 from vshmem_lab.model import Contender, Failed, Missing
 from vshmem_lab.report import docs
 from vshmem_lab.store import Store
+from vshmem_lab.suites.table import SUITES
+from vshmem_lab.text import size
 
 TIME = re.compile(r"([\d.,]+) (?:ns|µs|ms|s)")
 PAGE = """Before.
@@ -46,6 +48,14 @@ def test_every_table_of_the_documentation_is_what_its_result_says() -> None:
 
 def test_the_readme_is_among_the_pages() -> None:
     assert {"README.md", "guide-mpi.md"} <= {page.name for page in docs.pages()}
+
+
+def test_the_table_of_rivals_that_the_lab_describes_can_be_made() -> None:
+    page = (paths.LAB / "README.md").read_text()
+    (asked,) = re.findall(r"<!-- lab DATE-rivals rivals by contender\n(.*?)-->", page, re.DOTALL)
+    sizes = {one.name: one.sizes for one in SUITES["rivals"]}
+    for name, length in (docs.ROW.match(line).groups() for line in asked.splitlines()):
+        assert size(length) in sizes[name]
 
 
 def figures_typed_in(page: str) -> list[str]:

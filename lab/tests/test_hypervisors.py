@@ -1,4 +1,4 @@
-"""The suite `hypervisors`: pages are what they are said to be, features are asked for, ranks are right."""
+"""The suite `hypervisors`: pages are what they are said to be, features are asked for."""
 
 from __future__ import annotations
 
