@@ -97,10 +97,16 @@ impl System {
         Ok(self.names(directory)?.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
+    /// What a symbolic link leads to, if it exists.
+    pub fn target(&self, path: &str) -> Result<Option<String>, Unseen> {
+        let target = or_absent(fs::read_link(self.path(path)).map_err(System::unseen(path)))?;
+        Ok(target.and_then(|target| target.into_os_string().into_string().ok()))
+    }
+
     /// The last part of what a symbolic link leads to, if it exists.
     pub fn link(&self, path: &str) -> Result<Option<String>, Unseen> {
-        let target = or_absent(fs::read_link(self.path(path)).map_err(System::unseen(path)))?;
-        Ok(target.and_then(|target| Some(target.file_name()?.to_str()?.to_owned())))
+        let target = self.target(path)?;
+        Ok(target.and_then(|target| Some(Path::new(&target).file_name()?.to_str()?.to_owned())))
     }
 
     /// The memory, or room on a disk, that a file takes, in bytes; none if it does not exist.

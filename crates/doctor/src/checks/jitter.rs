@@ -17,7 +17,7 @@ pub const JITTER: Check = Check {
     about: "The same piece of work is done for 0.7 s. What pieces take beyond the fastest is lost: to threads of this \
         kernel (which it counts), to the hypervisor (which counts it as steal, if it does at all), or to what interrupts. In \
         programs that wait for each other the slowest decides.",
-    by_hand: "grep '^cpu ' /proc/stat (the 8th number is steal); vmstat 1",
+    by_hand: "grep '^cpu ' /proc/stat # the 8th number is steal",
     remedy: "find on the host who takes the core: vshmem doctor there has checks for that",
     class: Class::Live,
     risk: "none by itself",

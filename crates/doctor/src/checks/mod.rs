@@ -3,6 +3,8 @@
 mod balloon;
 mod clock;
 mod cores;
+mod delay;
+mod devices;
 mod drift;
 mod governor;
 mod idle;
@@ -33,9 +35,11 @@ pub const CHECKS: &[Check] = &[
     cores::CPUS,
     cores::EMULATOR,
     cores::SIBLINGS,
+    delay::DELAY,
     interrupts::INTERRUPTS,
     nodes::MEMORY,
     nodes::BALANCING,
+    devices::NODE,
     governor::GOVERNOR,
     idle::GUEST,
     idle::HOST,

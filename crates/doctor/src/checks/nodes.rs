@@ -77,7 +77,7 @@ fn memory(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
 }
 
 /// The nodes that have processors.
-fn nodes(look: &mut Look<'_>) -> Result<BTreeMap<usize, Cpus>, Unseen> {
+pub fn nodes(look: &mut Look<'_>) -> Result<BTreeMap<usize, Cpus>, Unseen> {
     const AT: &str = "sys/devices/system/node";
     let mut nodes = BTreeMap::new();
     for node in cpus::parse(&look.text(&format!("{AT}/online"))?.unwrap_or_default()) {
@@ -90,7 +90,7 @@ fn nodes(look: &mut Look<'_>) -> Result<BTreeMap<usize, Cpus>, Unseen> {
 }
 
 /// The nodes on which a machine's processors may run.
-fn near(machine: &Machine, nodes: &BTreeMap<usize, Cpus>) -> Vec<usize> {
+pub fn near(machine: &Machine, nodes: &BTreeMap<usize, Cpus>) -> Vec<usize> {
     let allowed: Cpus = machine.vcpus.iter().flat_map(|vcpu| vcpu.allowed.iter().copied()).collect();
     nodes.iter().filter(|(_, cpus)| !cpus.is_disjoint(&allowed)).map(|(&node, _)| node).collect()
 }

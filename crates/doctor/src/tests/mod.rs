@@ -95,6 +95,9 @@ fn each_bottleneck_of_a_host_is_found_alone() {
     plant(HOST, &[(&path, name)], &["governor"]);
     let (path, name) = driver("amd-pstate-epp");
     plant(HOST, &[(&path, name)], &[]);
+    plant(HOST, &[("proc/4242/task/4251/schedstat", "80000000000 20000000000 9")], &["run-delay"]);
+    plant(HOST, &[("sys/bus/pci/devices/0000:3b:00.0/numa_node", "1")], &["device-node"]);
+    plant(HOST, &[("sys/bus/pci/devices/0000:3b:00.0/numa_node", "-1")], &[]);
     plant(HOST, &[("sys/module/kvm/parameters/halt_poll_ns", "0")], &["halt-polling"]);
     plant(HOST, &[("sys/kernel/mm/ksm/run", "1")], &["ksm"]);
     plant(HOST, &[("proc/4242/status", "VmSwap:\t 20480 kB\n")], &["swap"]);
@@ -183,7 +186,7 @@ fn what_can_not_be_told_is_said() {
     tree.put("proc/4242/task/4250/comm", "qemu-system-x86");
     tree.put("proc/4242/task/4251/comm", "qemu-system-x86");
     let result = found(&tree, &kvm());
-    for id in ["shared-cores", "emulator-cores", "remote-memory"] {
+    for id in ["shared-cores", "emulator-cores", "run-delay", "remote-memory", "device-node"] {
         let it = finding(&result, id);
         assert_eq!(it.verdict, Outcome::Unknown, "{id}");
         assert!(it.why.contains("debug-threads=on"), "{}", it.why);
