@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vshmem_lab import paths, priority
 from vshmem_lab.builds import current, vshmem
-from vshmem_lab.model import Failed, Missing, Reading, Turn
+from vshmem_lab.model import Failed, Missing, Reading, Runner, Turn
 from vshmem_lab.process import finish, started
 from vshmem_lab.runners import lines
 from vshmem_lab.runners.onekernel import limit, pingpong, plan
@@ -221,6 +221,12 @@ class Network:
             said = self._machines.do("exec", second, "--", *client, what=what, within=within)
             finish(listener, "netpong's answering side", PATIENCE)
         return self._machines.where(lines.assigned(said, turns, what))
+
+
+def vsock() -> Runner:
+    """Machines would need a device that the host's kernel, or a daemon of vhost-user, serves."""
+    here = "" if Path("/dev/vhost-vsock").exists() else "; this kernel has no vhost-vsock either"
+    raise Missing(f"`vshmem up` gives machines no vsock device{here}.")
 
 
 class Wakeup:

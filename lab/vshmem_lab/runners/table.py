@@ -59,6 +59,7 @@ class Runners:
             "loopback": lambda: onekernel.Loopback(pair),
             "guests": lambda: machines.Guests(self.machines()),
             "host and guest": lambda: machines.HostAndGuest(self.machines()),
+            "vsock between machines": machines.vsock,
             "network": lambda: machines.Network(self.machines()),
             "wakeup": lambda: machines.Wakeup(self.machines()),
             "Xen": lambda: xen.Domains(repetitions),

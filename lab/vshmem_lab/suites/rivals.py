@@ -104,7 +104,12 @@ CASES = (
         SUITE,
         "a message between machines",
         "guest-guest",
-        (bare("guests"), *methods("guests", f"{VSHMEM}, ", ours=True), *NETWORK),
+        (
+            bare("guests"),
+            *methods("guests", f"{VSHMEM}, ", ours=True),
+            *NETWORK,
+            Contender("vsock", "vsock between machines", ("vsock",)),
+        ),
         PAYLOADS,
         way=THERE_AND_BACK,
     ),
