@@ -51,6 +51,7 @@ nav:
   - Vshmem: README.md
   - Guides:
       - Machines you already have: docs/guide-existing-machines.md
+      - A cluster as a file: docs/guide-cluster-file.md
       - MPI: docs/guide-mpi.md
       - What costs speed: docs/doctor.md
       - Checks of vshmem doctor: docs/doctor-checks.md

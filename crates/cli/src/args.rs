@@ -5,6 +5,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use vshmem_cluster::description::resolve::AUTO;
 use vshmem_cluster::launchers::launchers;
 use vshmem_cluster::limits::Limit;
 use vshmem_cluster::Launcher;
@@ -41,6 +42,11 @@ Examples:
   vshmem up -n 4 --cpus 2 --memory 1G --pool-size 1G
   vshmem up --share ~/data --share ~/results:rw
   vshmem up --cluster other
+  vshmem up cluster.toml
+  vshmem up --schema > cluster.schema.json
+
+A file describes machines that differ, and further pools and the machines that get them; see
+docs/guide-cluster-file.md. Options come on top of what it says.
 
 The machines see this system's programs and libraries (/usr, /bin, /lib, /opt, and of /etc what everybody can read), the
 current directory, the directory of libvshmem.so, and what --share names; no other files of this host. A current
@@ -49,25 +55,21 @@ read-only except for what is shared with rw; what machines write elsewhere goes 
 They reach each other as vm0, vm1, ... (10.77.0.1, 10.77.0.2, ...).
 {}", launchers().map(|launcher| launcher.facts().needs).join("\n")))]
 pub struct Up {
-    /// Number of machines
-    #[arg(short = 'n', long, default_value_t = 2, value_name = "N")]
-    pub machines: u32,
-    /// The cluster's name
-    #[arg(
-        long = "cluster",
-        short,
-        default_value = "default",
-        env = "VSHMEM_CLUSTER",
-        alias = "name",
-        value_name = "NAME"
-    )]
-    pub cluster: String,
-    /// Virtual cores of each machine
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub cpus: u32,
-    /// Memory of each machine
-    #[arg(long, default_value = "512M", value_parser = crate::size::parse, value_name = "SIZE")]
-    pub memory: u64,
+    /// A file that describes the cluster (TOML)
+    #[arg(conflicts_with_all = ["machines", "cpus", "memory"], add = values::files())]
+    pub file: Option<PathBuf>,
+    /// Number of machines [default: 2]
+    #[arg(short = 'n', long, value_name = "N")]
+    pub machines: Option<u32>,
+    /// The cluster's name [default: the file's, or default]
+    #[arg(long = "cluster", short, env = "VSHMEM_CLUSTER", alias = "name", value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// Virtual cores of each machine [default: 1]
+    #[arg(long, value_name = "N")]
+    pub cpus: Option<u32>,
+    /// Memory of each machine [default: 512M]
+    #[arg(long, value_parser = crate::size::parse, value_name = "SIZE")]
+    pub memory: Option<u64>,
     /// Size of the pool that they share, a power of two; by default 1G, if the hypervisor has room for it
     #[arg(long, value_parser = crate::size::parse, value_name = "SIZE")]
     pub pool_size: Option<u64>,
@@ -84,12 +86,12 @@ pub struct Up {
     /// A directory that the machines see, read-only (ro, the default) or writable (rw); may be repeated
     #[arg(long, value_name = "DIR[:ro|rw]", add = values::directories())]
     pub share: Vec<String>,
-    /// Number of pools that each machine can be granted later
-    #[arg(long, default_value_t = vshmem_cluster::Ports::DEFAULT.spare, value_name = "N")]
-    pub spare_pools: u32,
-    /// Size of the largest pool that it can be granted later, a power of two
-    #[arg(long, default_value = "2G", value_parser = crate::size::parse, value_name = "SIZE")]
-    pub largest_pool: u64,
+    /// Number of pools that each machine can be granted later [default: 6]
+    #[arg(long, value_name = "N")]
+    pub spare_pools: Option<u32>,
+    /// Size of the largest pool that it can be granted later, a power of two [default: 2G]
+    #[arg(long, value_parser = crate::size::parse, value_name = "SIZE")]
+    pub largest_pool: Option<u64>,
     /// A network between the machines (the default)
     #[arg(long, overrides_with = "no_net")]
     pub net: bool,
@@ -105,12 +107,12 @@ pub struct Up {
     /// The driver vshmem.ko that the machines load, instead of one that is found; 'none' for none
     #[arg(long, value_name = "FILE", add = values::files())]
     pub driver: Option<PathBuf>,
-    /// The hypervisor that runs the machines
-    #[arg(long, value_name = "NAME", default_value = launchers()[0].facts().name, value_parser = hypervisors())]
-    pub hypervisor: String,
-    /// How the machines' instructions are executed
-    #[arg(long, value_name = "NAME", default_value = AUTO, value_parser = accelerators())]
-    pub accel: String,
+    /// The hypervisor that runs the machines [default: the first of these]
+    #[arg(long, value_name = "NAME", value_parser = hypervisors())]
+    pub hypervisor: Option<String>,
+    /// How the machines' instructions are executed [default: auto]
+    #[arg(long, value_name = "NAME", value_parser = accelerators())]
+    pub accel: Option<String>,
     /// The kernel image to boot, instead of the newest installed or downloaded one
     #[arg(long, value_name = "FILE", add = values::files())]
     pub kernel: Option<PathBuf>,
@@ -120,10 +122,10 @@ pub struct Up {
     /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
+    /// Print the JSON Schema of such a file, for editors, and start nothing
+    #[arg(long)]
+    pub schema: bool,
 }
-
-/// The default of `--accel`.
-pub const AUTO: &str = "auto";
 
 /// Values of `--hypervisor`.
 fn hypervisors() -> PossibleValuesParser {

@@ -4,7 +4,7 @@ use crate::age::{age, show_age};
 use crate::json::print_document;
 use crate::output::print;
 use crate::table::{or_dash, Table};
-use crate::{args, size};
+use crate::{args, description, schema, size};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Display;
@@ -15,8 +15,7 @@ use vshmem_cluster::pools::find;
 use vshmem_cluster::sample::Watched;
 use vshmem_cluster::{
     attached_machines, down as end, health, interrupt, launchers, list, restart as start_anew, up as start,
-    AttachedStatus, DriverChoice, Health, Listed, Machine, MachineState, Monitor, Ports, Progress, Record,
-    Result, Running, UpOptions,
+    AttachedStatus, Health, How, Listed, Machine, MachineState, Monitor, Progress, Record, Result, Running,
 };
 
 /// Each machine's member in the cluster's pool.
@@ -36,35 +35,13 @@ fn members(listed: &Listed) -> Vec<Option<Member>> {
 
 /// Starts machines.
 pub fn up(up: &args::Up) -> Result<u8> {
+    if up.schema {
+        return print(&schema::of_description()).map(|()| 0);
+    }
     let begun = Instant::now();
     interrupt::watch();
-    let launcher = launchers::by_name(&up.hypervisor).unwrap_or(launchers::launchers()[0]);
-    let defaults = launcher.facts();
-    let options = UpOptions {
-        cluster: up.cluster.clone(),
-        machines: up.machines,
-        cpus: up.cpus,
-        memory: up.memory,
-        transport: up
-            .transport
-            .clone()
-            .filter(|chosen| Some(&chosen.as_str()) != launcher.facts().transports.first()),
-        pool_size: up.pool_size.unwrap_or(defaults.pool_size),
-        pools: up.pool.clone(),
-        reserve: up.reserve,
-        shares: up.share.clone(),
-        ports: Ports { spare: up.spare_pools, largest: up.largest_pool },
-        network: up.net || (defaults.network && !up.no_net),
-        doorbell: (up.doorbell || up.no_doorbell).then_some(!up.no_doorbell),
-        driver: match &up.driver {
-            None => DriverChoice::Auto,
-            Some(file) if file.as_os_str() == "none" => DriverChoice::None,
-            Some(file) => DriverChoice::File(file.clone()),
-        },
-        accel: (up.accel != args::AUTO).then(|| up.accel.clone()),
-        kernel: up.kernel.clone(),
-        timeout: Duration::from_secs(up.timeout),
-    };
+    let (launcher, options) = description::options(up)?;
+    let how = How { timeout: Duration::from_secs(up.timeout) };
     let quiet = up.quiet;
     let mut tell = |step: Progress| {
         let text = match step {
@@ -75,7 +52,7 @@ pub fn up(up: &args::Up) -> Result<u8> {
             eprintln!("vshmem up: {text} ({:.1} s)", begun.elapsed().as_secs_f64());
         }
     };
-    let record = start(launcher, &options, &mut tell)?;
+    let record = start(launcher, &options, how, &mut tell)?;
     if !quiet {
         let names: Vec<_> = record.machines.iter().map(|m| m.name.as_str()).collect();
         print(&format!(
@@ -146,7 +123,7 @@ impl All<'_> {
             "CLUSTER  VM  STATE  ACCEL  CPUS  MEMORY  POOL  DOORBELL  ADDRESS  PID  UP  PROCESSES  WAITING  POOLS",
         );
         for cluster in &self.clusters {
-            let (memory, pool) = (size::show(cluster.memory), size::show(cluster.pool_size));
+            let pool = size::show(cluster.pool_size);
             let doorbell = if cluster.wakes { "yes" } else { "no" };
             for machine in &cluster.machines {
                 // A machine becomes a member with its first process that uses the pool.
@@ -156,8 +133,8 @@ impl All<'_> {
                     &machine.name,
                     &state_name(machine.state),
                     &cluster.accel,
-                    &cluster.cpus,
-                    &memory,
+                    &machine.cpus,
+                    &size::show(machine.memory),
                     &pool,
                     &doorbell,
                     &or_dash(machine.address),
@@ -254,9 +231,9 @@ struct Cluster<'a> {
     accel: &'a str,
     /// The kernel image that the machines boot.
     kernel: &'a std::path::Path,
-    /// Virtual cores of each machine.
+    /// Virtual cores of each machine; where they differ, those of the first.
     cpus: u32,
-    /// Memory of each machine in bytes.
+    /// Memory of each machine in bytes; where it differs, that of the first.
     memory: u64,
     /// The file of the pool that they share.
     pool: &'a std::path::Path,
@@ -290,6 +267,10 @@ struct MachineEntry<'a> {
     pid: Option<i32>,
     /// Its domain id, if it is a domain.
     domain: Option<u16>,
+    /// Its virtual cores; zero: an older Vshmem has started it.
+    cpus: u32,
+    /// Its memory in bytes.
+    memory: u64,
     /// The host's cores that its virtual cores are pinned to.
     cores: &'a [usize],
     /// Its member in the cluster's pool; null: none of its processes has used the pool.
@@ -332,6 +313,8 @@ impl<'a> Cluster<'a> {
             address: machine.address.as_deref(),
             pid: runs(machine, state).and_then(Running::pid),
             domain: runs(machine, state).and_then(Running::domain),
+            cpus: machine.cpus,
+            memory: machine.memory,
             cores: &machine.cores,
             member,
             health: match state {
@@ -343,8 +326,8 @@ impl<'a> Cluster<'a> {
             name: &record.name,
             accel: &record.accel,
             kernel: &record.kernel,
-            cpus: record.cpus,
-            memory: record.memory,
+            cpus: record.machines.first().map_or(0, |machine| machine.cpus),
+            memory: record.machines.first().map_or(0, |machine| machine.memory),
             pool: &record.pool,
             pool_size: record.pool_size,
             doorbell: record.doorbell,

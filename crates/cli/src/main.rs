@@ -13,6 +13,7 @@ mod attach;
 mod check;
 mod commands;
 mod complete;
+mod description;
 mod doctor;
 mod explain;
 mod external;
@@ -29,7 +30,6 @@ mod program;
 mod rsh;
 mod run;
 mod schema;
-use vshmem_cluster::size;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -41,6 +41,7 @@ use clap::Parser;
 use commands::{Cli, Command};
 use std::ffi::OsString;
 use std::process::ExitCode;
+use vshmem_cluster::size;
 use vshmem_cluster::Result;
 
 fn main() -> ExitCode {

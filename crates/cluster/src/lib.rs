@@ -8,6 +8,7 @@
 //!
 //! | module | subject |
 //! | --- | --- |
+//! | `description` | what a file or options say of a cluster |
 //! | `host`, `commands` | what `vshmem` does with clusters, and with commands in machines |
 //! | `guest` | a machine's first process |
 //! | `remote_shell` | an MPI launcher's remote shell, and its relay |
@@ -23,6 +24,7 @@ pub mod check;
 mod client;
 mod commands;
 pub mod contents;
+pub mod description;
 mod descriptors;
 mod elf;
 #[cfg(any(test, feature = "fuzz"))]
@@ -50,7 +52,6 @@ mod user;
 mod view;
 mod wire;
 
-pub use boot::driver::Choice as DriverChoice;
 pub use commands::job::Job;
 pub use commands::launch::{launch, Host, Launch};
 pub use commands::local::{main as commands_main, serve_stdio as serve_commands, NAME as COMMANDS};
@@ -60,7 +61,7 @@ pub use guest::main as guest_main;
 pub use host::cluster::{down, health, list, Listed};
 pub use host::names;
 pub use host::restart::restart;
-pub use host::up::up;
+pub use host::up::{up, How};
 pub use host::users::{check_unused, declare_dead_machines};
 pub use launcher::options::{Options as UpOptions, Progress};
 pub use launcher::qemu::attach::{attach, detach, AttachOptions, AttachResult};

@@ -78,13 +78,13 @@ fn machines(cluster: &args::ClusterArg, named: &[Named], pool: Option<&str>) -> 
         let pool = named.and_then(|named| named.pool.clone()).or(pool.map(Into::into));
         Host {
             name: machine.name.clone(),
-            processors: Some(record.cpus),
+            processors: Some(machine.cpus),
             own_processors: Processors::default(),
             part: None,
             pool_size: pool.is_none().then_some(record.pool_size),
             pool,
             ranks: 0,
-            slots: named.and_then(|named| named.slots).unwrap_or(record.cpus),
+            slots: named.and_then(|named| named.slots).unwrap_or(machine.cpus),
             location: Location::Machine(Box::new(record.clone()), machine),
         }
     };

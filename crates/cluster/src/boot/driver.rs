@@ -4,12 +4,14 @@
 use crate::error::{error, Result};
 use crate::modules::{modinfo, read_module, Module};
 use crate::state::directories::cache_directory;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// The driver that machines load.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Choice {
     /// One that is found, if any.
     Auto,

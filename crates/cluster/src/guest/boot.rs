@@ -9,7 +9,7 @@ use super::{network, sys};
 use crate::boot::driver;
 use crate::error::{Explain, Result};
 use crate::launcher::table;
-use crate::state::settings::{address, Settings, PROBE_MARK};
+use crate::state::settings::{hosts_file, Settings, PROBE_MARK};
 use crate::state::share::{Share, ROOT_TAG, WRITABLE_TAG};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -270,12 +270,8 @@ fn make_directory(path: &Path) -> Result<()> {
 fn identify(settings: &Settings) -> Result<()> {
     sethostname(settings.name.as_bytes()).explain(|| "could not set the machine's name".into())?;
     network::loopback_up().explain(|| "could not bring the loopback interface up".into())?;
-    let mut hosts = format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {}\n", settings.name);
+    let hosts = hosts_file(&settings.name, settings.network, &settings.hosts);
     if let Some(net) = &settings.network {
-        hosts = "127.0.0.1 localhost\n::1 localhost\n".into();
-        for index in 0..net.machines {
-            hosts.push_str(&format!("{} vm{index}\n", address(index)));
-        }
         network::configure("eth0", net.address, std::net::Ipv4Addr::new(255, 255, 255, 0))
             .explain(|| "could not set the address of eth0".into())?;
     }

@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::error::Result;
 use crate::launcher::running::Running;
 use crate::launcher::table::attached;
-use crate::launcher::{dead, table};
+use crate::launcher::{dead, pool, table};
 use crate::participants::MemberId;
 use crate::pools;
 use crate::state::directories::{boot_id, cluster_directory, cluster_names};
@@ -201,6 +201,7 @@ pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
         declare_dead(record, &all_died);
         declare_dead_elsewhere(&mut record.clone(), &all_died);
         table::of(record).remove_pool(record)?;
+        record.made_pools.iter().try_for_each(|name| pool::remove(name))?;
     }
     remove_cluster_directory(name)
 }

@@ -1,7 +1,7 @@
 //! Restarts machines of a cluster: those that died, and running ones, whose power is cut.
 
-use super::cluster;
 use super::wait::wait;
+use super::{cluster, serving};
 use crate::boot::driver;
 use crate::boot::initramfs::Initramfs;
 use crate::boot::software::Software;
@@ -14,11 +14,11 @@ use crate::launcher::traits::StartOptions;
 use crate::state::directories::{boot_id, private_directory};
 use crate::state::lock::{remove_cluster_directory, try_lock_cluster, wait_for_lock, Lock};
 use crate::state::machine::{index_of, no_cluster, state, MachineState};
-use crate::state::record::Record;
+use crate::state::record::{Machine, Record};
 use crate::{interrupt, memory};
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// How long a machine may take to shut down.
@@ -45,11 +45,13 @@ pub fn restart(
             None => driver::Choice::None,
         };
         let (kernel, accel) = (Some(record.kernel.as_path()), Some(record.accel.as_str()));
-        let transport = record.transport.as_deref();
+        let transport = record.other_transport();
         launcher.software(transport, kernel, &driver, accel, &mut report)?
     };
     let initramfs = Initramfs::write(cluster, &software)?;
-    serve(&record)?;
+    for &index in &indices {
+        serving::sockets(launcher, &record, &record.machines[index].first_pools)?;
+    }
     restart_all(record, &indices, (&software, &initramfs), timeout, report)
         .map_err(|error| interrupt::check().err().unwrap_or(error))?;
     drop(lock);
@@ -94,7 +96,7 @@ fn check(record: &Record, indices: &[usize]) -> Result<()> {
     let launcher = table::of(record);
     launcher.check_host()?;
     launcher.check_restart(record)?;
-    check_pools(record)?;
+    indices.iter().try_for_each(|&index| check_pools(record, &record.machines[index]))?;
     for share in &record.shares {
         share.path.metadata().explain(|| {
             let path = share.path.display();
@@ -110,24 +112,24 @@ fn check(record: &Record, indices: &[usize]) -> Result<()> {
         }
         // The memory of a machine that runs will be free again.
         let promised = state(record, machine) == MachineState::Died;
-        memory::check_available(record.memory, promised).explain(|| {
-            let (name, memory) = (&machine.name, record.memory >> 20);
+        memory::check_available(machine.memory, promised).explain(|| {
+            let (name, memory) = (&machine.name, machine.memory >> 20);
             format!("this host does not give {name} its {memory} MiB of memory")
         })?;
     }
     Ok(())
 }
 
-/// An error unless the pools that machines start with exist.
-fn check_pools(record: &Record) -> Result<()> {
+/// An error unless the pools that a machine starts with exist.
+fn check_pools(record: &Record, machine: &Machine) -> Result<()> {
     let anew =
         format!("Start the cluster again with: vshmem down -c {0} && vshmem up --cluster {0}", record.name);
-    if record.first_pools.is_empty() {
+    if machine.cpus == 0 {
         return Err(
             Error::new("this cluster was started by an older vshmem, whose record is incomplete").hint(anew)
         );
     }
-    for pool in &record.first_pools {
+    for pool in &machine.first_pools {
         open(&pool.path)
             .explain(|| {
                 format!(
@@ -139,13 +141,6 @@ fn check_pools(record: &Record) -> Result<()> {
             .map_err(|error| error.hint(&*anew))?;
     }
     Ok(())
-}
-
-/// Makes the back end serve the pools that machines start with, if it does; returns a socket for each. It
-/// stops serving a pool with the last machine that has it.
-fn serve(record: &Record) -> Result<Vec<PathBuf>> {
-    let pools = record.first_pools.iter().filter(|_| record.doorbell);
-    pools.map(|pool| table::of(record).serve(&pool.path)).collect()
 }
 
 /// Opens a file to read and write.
@@ -204,7 +199,8 @@ fn begin(
         }
         None => None,
     };
-    let start = StartOptions { software, initramfs, ports: record.ports, doorbell_sockets: &serve(record)? };
+    let sockets = serving::sockets(launcher, record, &record.machines[index].pools)?;
+    let start = StartOptions { software, initramfs, ports: record.ports, doorbell_sockets: &sockets };
     let (running, keep) = launcher.start(record, index, &start, links)?;
     let starting = Starting(Some(running.clone()));
     record.machines[index].runs = Some(running);
@@ -233,7 +229,7 @@ fn end(record: &mut Record, index: usize) -> Result<()> {
     }
     cluster::declare_one_dead(record, index);
     let machine = &mut record.machines[index];
-    machine.pools.clone_from(&record.first_pools);
+    machine.pools.clone_from(&machine.first_pools);
     // Even if `up` was interrupted: from now on there is something to keep.
     record.starter = None;
     // Old sockets would be taken for those of the new machine.

@@ -1,44 +1,61 @@
 //! Starts a cluster.
 
 use super::wait::wait;
-use super::{cluster, users};
+use super::{cluster, serving, users};
 use crate::boot::initramfs::Initramfs;
 use crate::boot::software::Software;
+use crate::description::machines::MAX_NAME;
 use crate::error::{error, Error, Result, OUR_FAILURE};
 use crate::interrupt;
 use crate::launcher::network::{self, Link};
-use crate::launcher::options::{Options, Progress};
+use crate::launcher::options::{MachineOptions, Options, Progress};
 use crate::launcher::starting::or_exit_reason;
 use crate::launcher::traits::{Launcher, StartOptions};
 use crate::launcher::{affinity, pool};
+use crate::pools::Form;
 use crate::state::directories::{boot_id, channel_socket, cluster_directory, private_directory};
 use crate::state::host_pool::{self, HostPool};
 use crate::state::lock::lock_cluster;
 use crate::state::machine::{state, MachineState};
-use crate::state::ports::{self};
 use crate::state::process::Process;
 use crate::state::record::{Granted, Machine, Record, VERSION};
 use crate::state::settings::address;
 use crate::state::share::{self, Share};
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
 
 /// No launcher has more channels for commands.
 const MAX_CHANNELS: usize = 99;
 
-/// The most machines in a cluster.
-const MAX_MACHINES: u32 = 32;
-
-/// Starts a cluster. Nothing of it is left if that fails or is interrupted.
-pub fn up(launcher: &dyn Launcher, options: &Options, report: &mut dyn FnMut(Progress)) -> Result<Record> {
-    // Ctrl-C also reaches the programs that were started: that they failed is not the reason then.
-    begin(launcher, options, report).map_err(|error| interrupt::check().err().unwrap_or(error))
+/// How a cluster is started, whatever it is.
+#[derive(Debug, Clone, Copy)]
+pub struct How {
+    /// Time limit for booting machines that boot together.
+    pub timeout: Duration,
 }
 
-fn begin(launcher: &dyn Launcher, options: &Options, report: &mut dyn FnMut(Progress)) -> Result<Record> {
-    check(options)?;
-    check_transport(launcher, options)?;
+/// Starts a cluster. Nothing of it is left if that fails or is interrupted.
+pub fn up(
+    launcher: &dyn Launcher,
+    options: &Options,
+    how: How,
+    report: &mut dyn FnMut(Progress),
+) -> Result<Record> {
+    // Ctrl-C also reaches the programs that were started: that they failed is not the reason then.
+    begin(launcher, options, how, report).map_err(|error| interrupt::check().err().unwrap_or(error))
+}
+
+fn begin(
+    launcher: &dyn Launcher,
+    options: &Options,
+    how: How,
+    report: &mut dyn FnMut(Progress),
+) -> Result<Record> {
+    if std::env::consts::ARCH != "x86_64" {
+        return Err(Error::new("machines can be started on x86_64 only, so far"));
+    }
     launcher.check_host()?;
-    launcher.check(options)?;
     let lock = lock_cluster(&options.cluster)?;
     if let Some(record) = Record::read(&options.cluster)? {
         let running = |machine| state(&record, machine) != MachineState::Died;
@@ -59,68 +76,23 @@ fn begin(launcher: &dyn Launcher, options: &Options, report: &mut dyn FnMut(Prog
         cluster::remove(&options.cluster, Some(&record))?;
     }
     // The record of a cluster that runs may be lost.
-    users::check_unused(&pool::path(&options.cluster).to_string_lossy())
-        .map_err(|error| error.code(OUR_FAILURE))?;
-    pool::remove(&options.cluster)?;
-    let mut started = Started { name: options.cluster.clone(), record: None };
-    let record = start(launcher, options, &mut started, report)?;
+    let made = own_pools(options);
+    for name in &made {
+        users::check_unused(&pool::path(name).to_string_lossy()).map_err(|error| error.code(OUR_FAILURE))?;
+        pool::remove(name)?;
+    }
+    let mut started = Started { name: options.cluster.clone(), pools: made, record: None };
+    let record = start(launcher, options, how, &mut started, report)?;
     started.keep();
     drop(lock);
     Ok(record)
 }
 
-fn check(options: &Options) -> Result<()> {
-    let wrong = |what: String| Err(Error::new(what).code(2));
-    if options.machines == 0 || options.machines > MAX_MACHINES {
-        return wrong(format!("a cluster has 1 to {MAX_MACHINES} machines"));
-    }
-    if options.cpus == 0 || options.cpus > 255 {
-        return wrong("a machine has 1 to 255 cores".into());
-    }
-    if options.memory < 128 << 20 {
-        return wrong("a machine needs at least 128M of memory".into());
-    }
-    if !options.ports.largest.is_power_of_two() || options.ports.largest < vshmem_pool::MIN_POOL {
-        return wrong("room for a pool is a power of two, 1M or more: 256M, 1G, 4G".into());
-    }
-    let ports = options.ports.spare as usize + options.pools.len() + 1;
-    if ports > ports::MAX as usize {
-        return wrong(format!(
-            "a machine has room for {} pools at the most, and this would be {ports}",
-            ports::MAX
-        ));
-    }
-    if !options.pool_size.is_power_of_two() || options.pool_size < vshmem_pool::MIN_POOL {
-        return wrong("a pool's size is a power of two, 1M or more: 64M, 256M, 1G".into());
-    }
-    if std::env::consts::ARCH != "x86_64" {
-        return Err(Error::new("machines can be started on x86_64 only, so far"));
-    }
-    Ok(())
-}
-
-/// An error unless the launcher has the transport that was chosen.
-fn check_transport(launcher: &dyn Launcher, options: &Options) -> Result<()> {
-    let Some(transport) = &options.transport else {
-        return Ok(());
-    };
-    let name = launcher.facts().name;
-    if !launcher.facts().transports[1..].contains(&transport.as_str()) {
-        let all = launcher.facts().transports.join(", ");
-        return Err(error!(
-            "machines that {name} starts are not given pools by {transport}: choose one of {all}"
-        )
-        .code(2));
-    }
-    match options.doorbell {
-        Some(true) => Err(error!("there are no doorbells with {transport}").code(2)),
-        _ => Ok(()),
-    }
-}
-
 /// Ends and removes everything that was started, unless it is kept.
 struct Started {
     name: String,
+    /// The pools that are made.
+    pools: Vec<String>,
     record: Option<Record>,
 }
 
@@ -136,41 +108,48 @@ impl Drop for Started {
         if self.name.is_empty() {
             return;
         }
-        let _ = pool::remove(&self.name);
+        for pool in &self.pools {
+            let _ = pool::remove(pool);
+        }
         let _ = cluster::remove(&self.name, self.record.as_ref());
     }
+}
+
+/// The names on this host of the pools that are made for a cluster, its own first.
+fn own_pools(options: &Options) -> Vec<String> {
+    let further = options.pools[1..].iter().filter(|pool| pool.host.is_none());
+    let further = further.map(|further| pool::further(&options.cluster, &further.name));
+    std::iter::once(pool::own(&options.cluster)).chain(further).collect()
 }
 
 fn start(
     launcher: &dyn Launcher,
     options: &Options,
+    how: How,
     started: &mut Started,
     report: &mut dyn FnMut(Progress),
 ) -> Result<Record> {
     let mut message = |text: &str| report(Progress::Message(text.into()));
     let kernel = options.kernel.as_deref();
-    let (transport, accel) = (options.transport.as_deref(), options.accel.as_deref());
-    let software = launcher.software(transport, kernel, &options.driver, accel, &mut message)?;
+    let pools = find_pools(launcher, options)?;
+    let transport = pools.iter().find_map(|pool| pool.transport.as_deref());
+    let software =
+        launcher.software(transport, kernel, &options.driver, options.accel.as_deref(), &mut message)?;
     let shares = share::choose(&options.shares, &mut message)?;
-    prepare(launcher, options, started, &software, shares)?;
+    prepare(launcher, options, started, &software, (pools, shares))?;
     let initramfs = Initramfs::write(&options.cluster, &software)?;
-    let plural = if options.machines == 1 { "" } else { "s" };
-    message(&format!("booting {} machine{plural} {}", options.machines, software.description));
-    boot(launcher, options, started, &software, &initramfs, &mut message)?;
-    let mut record = started.record.clone().expect("boot has put it there");
-    pin_cores(launcher, &mut record)?;
-    let all = (0..record.machines.len()).collect();
-    wait(&record, all, options.timeout, &mut |name| {
-        report(Progress::Ready(name.into()));
-    })?;
+    let (count, plural) = (options.machines.len(), if options.machines.len() == 1 { "" } else { "s" });
+    message(&format!("booting {count} machine{plural} {}", software.description));
+    boot(launcher, options, how, started, (&software, &initramfs), report)?;
+    let record = started.record.as_mut().expect("boot has put it there");
     record.starter = None;
     record.write()?;
-    Ok(record)
+    Ok(record.clone())
 }
 
 /// A socket's path has 107 bytes at most (unix(7)).
 fn check_length(directory: &Path) -> Result<()> {
-    let longest = channel_socket(&directory.join("vm31"), MAX_CHANNELS);
+    let longest = channel_socket(&directory.join("x".repeat(MAX_NAME)), MAX_CHANNELS);
     if longest.as_os_str().len() < 108 {
         return Ok(());
     }
@@ -178,29 +157,36 @@ fn check_length(directory: &Path) -> Result<()> {
         .hint("Set XDG_RUNTIME_DIR to a private directory of yours with a shorter name."))
 }
 
-/// Makes directories, pool and record.
+/// Makes directories, pools and record.
 fn prepare(
     launcher: &dyn Launcher,
     options: &Options,
     started: &mut Started,
     software: &Software,
-    shares: Vec<Share>,
+    (mut pools, shares): (Vec<Granted>, Vec<Share>),
 ) -> Result<()> {
     let directory = cluster_directory(&options.cluster)?;
     check_length(&directory)?;
     private_directory(&directory)?;
-    let doorbell = launcher.facts().needs_back_end
-        && options.transport.is_none()
-        && options.doorbell.unwrap_or(software.driver.is_some());
-    let pools = first_pools(launcher, options, doorbell)?;
-    let machine = |index: u32| Machine {
-        name: format!("vm{index}"),
-        index,
-        since: None,
-        runs: None,
-        address: options.network.then(|| address(index).to_string()),
-        cores: vec![],
-        pools: pools.clone(),
+    let doorbell = launcher.facts().needs_back_end && options.doorbell.unwrap_or(software.driver.is_some());
+    for pool in &mut pools {
+        pool.doorbell = doorbell && pool.transport.is_none();
+    }
+    let machine = |(index, machine): (u32, &MachineOptions)| {
+        let names = options.pools.iter().zip(&pools).filter(|(pool, _)| machine.pools.contains(&pool.name));
+        let its_pools: Vec<Granted> = names.map(|(_, pool)| pool.clone()).collect();
+        Machine {
+            name: machine.name.clone(),
+            index,
+            since: None,
+            runs: None,
+            address: options.network.then(|| address(index).to_string()),
+            cores: vec![],
+            cpus: machine.cpus,
+            memory: machine.memory,
+            first_pools: its_pools.clone(),
+            pools: its_pools,
+        }
     };
     let record = Record {
         version: VERSION,
@@ -210,19 +196,18 @@ fn prepare(
         owner: None,
         accel: software.accel.into(),
         kernel: software.kernel.image.clone(),
-        cpus: options.cpus,
-        memory: options.memory,
         pool: launcher.pool_path(&options.cluster),
-        pool_size: options.pool_size,
-        transport: options.transport.clone(),
-        doorbell,
+        pool_size: options.pools[0].size,
+        transport: options.pools[0].transport.clone(),
+        doorbell: pools.iter().any(|pool| pool.doorbell),
         driver: software.driver.clone(),
         ports: options.ports,
         shares,
         channels: launcher.facts().channels,
         since: vshmem_agent::now(),
-        machines: (0..options.machines).map(machine).collect(),
-        first_pools: pools.clone(),
+        machines: (0..).zip(&options.machines).map(machine).collect(),
+        made_pools: own_pools(options)[1..].to_vec(),
+        options: Some(options.clone()),
     };
     record.write()?;
     started.record = Some(record.clone());
@@ -231,28 +216,46 @@ fn prepare(
     }
     let record = started.record.as_mut().expect("it was just put there");
     launcher.create_pool(record)?;
-    if !options.reserve || launcher.facts().has_own_memory {
+    for further in options.pools[1..].iter().filter(|pool| pool.host.is_none()) {
+        let form = Form { head: further.transport.is_some(), align: further.align };
+        pool::create(&pool::further(&options.cluster, &further.name), further.size, form)?;
+    }
+    if launcher.facts().has_own_memory {
         return Ok(());
     }
-    pools
-        .iter()
-        .try_for_each(|pool| crate::pools::reserve(&pool.path.to_string_lossy(), host_pool::UNRESERVED))
+    let reserved = options.pools.iter().zip(&pools).filter(|(pool, _)| pool.reserve);
+    reserved
+        .into_iter()
+        .try_for_each(|(_, pool)| crate::pools::reserve(&pool.path.to_string_lossy(), host_pool::UNRESERVED))
 }
 
-/// The pools that each machine starts with: the cluster's own, then other pools of this host.
-fn first_pools(launcher: &dyn Launcher, options: &Options, doorbell: bool) -> Result<Vec<Granted>> {
+/// The pools of the options, as machines get them. Those that are not made exist.
+fn find_pools(launcher: &dyn Launcher, options: &Options) -> Result<Vec<Granted>> {
+    let (own, further) = options.pools.split_first().expect("a cluster has a pool of its own");
     let (name, path) = (launcher.pool_name(&options.cluster), launcher.pool_path(&options.cluster));
-    let transport = options.transport.clone();
-    let mut pools = vec![Granted { transport, ..Granted::new(name, path, options.pool_size, doorbell) }];
-    for wanted in &options.pools {
-        let HostPool { name, path, size, transport } = HostPool::find(wanted)?.with_name(None)?;
-        if let Some(other) = transport.as_ref().filter(|_| transport != options.transport) {
-            return Err(error!("the pool {name} was made for machines of --transport {other}").code(2));
+    let transport = own.transport.clone();
+    let mut pools = vec![Granted { transport, ..Granted::new(name, path, own.size, false) }];
+    for wanted in further {
+        let name = wanted.name.clone();
+        let (path, size, transport) = match &wanted.host {
+            None => {
+                let path = pool::path(&pool::further(&options.cluster, &name));
+                (path, wanted.size, wanted.transport.clone())
+            }
+            Some(host) => {
+                let HostPool { path, size, transport, .. } = HostPool::find(host)?;
+                (path, size, transport)
+            }
+        };
+        let facts = launcher.facts();
+        if let Some(other) = transport.as_deref().filter(|other| !facts.transports.contains(other)) {
+            let by = facts.name;
+            return Err(error!("the pool {name} was made for {other}, by which {by} gives machines none"));
         }
         if pools.iter().any(|pool| pool.name == name) {
             return Err(error!("two pools would be called {name}").code(2));
         }
-        pools.push(Granted { transport, ..Granted::new(name, path, size, doorbell) });
+        pools.push(Granted { transport, ..Granted::new(name, path, size, false) });
     }
     Ok(pools)
 }
@@ -260,57 +263,81 @@ fn first_pools(launcher: &dyn Launcher, options: &Options, doorbell: bool) -> Re
 fn boot(
     launcher: &dyn Launcher,
     options: &Options,
+    how: How,
     started: &mut Started,
-    software: &Software,
-    initramfs: &Initramfs,
-    report: &mut dyn FnMut(&str),
+    (software, initramfs): (&Software, &Initramfs),
+    report: &mut dyn FnMut(Progress),
 ) -> Result<()> {
-    let links = links(options)?;
-    let kept = started.record.as_mut().expect("prepare has put it there");
-    let doorbell_sockets = serve_doorbells(launcher, options, kept, report)?;
-    let record = kept.clone();
-    let start =
-        StartOptions { software, initramfs, ports: options.ports, doorbell_sockets: &doorbell_sockets };
-    for (index, links) in links.into_iter().enumerate() {
-        let (running, keep) = launcher.start(&record, index, &start, links)?;
-        let kept = started.record.as_mut().expect("prepare has put it there");
-        kept.machines[index].runs = Some(running);
-        kept.write()?;
-        or_exit_reason(launcher, kept, index, keep())?;
+    let record = started.record.as_mut().expect("prepare has put it there");
+    check_doorbells(launcher, options, record, &mut |text| report(Progress::Message(text.into())))?;
+    let mut links = links(options)?.into_iter();
+    let mut cores = cores_for(launcher, record)?.into_iter();
+    let cpus: Vec<u32> = record.machines.iter().map(|machine| machine.cpus).collect();
+    for batch in batches(&cpus, affinity::available_cores().len()) {
+        for index in batch.clone() {
+            let sockets = serving::sockets(launcher, record, &record.machines[index].pools)?;
+            let start =
+                StartOptions { software, initramfs, ports: options.ports, doorbell_sockets: &sockets };
+            let links = links.next().expect("each machine has an entry");
+            let (running, keep) = launcher.start(record, index, &start, links)?;
+            record.machines[index].runs = Some(running);
+            record.write()?;
+            or_exit_reason(launcher, record, index, keep())?;
+        }
+        for index in batch.clone() {
+            if let Some(share) = cores.next() {
+                or_exit_reason(launcher, record, index, launcher.pin(record, index, &share))?;
+                record.machines[index].cores = share;
+            }
+        }
+        wait(record, batch.collect(), how.timeout, &mut |name| report(Progress::Ready(name.into())))?;
     }
     Ok(())
 }
 
+/// Machines that boot together: as many as have two virtual cores for each core of this host, and at least
+/// one.
+fn batches(cpus: &[u32], cores: usize) -> Vec<Range<usize>> {
+    let mut all: Vec<Range<usize>> = Vec::new();
+    let mut taken = 0;
+    for (index, &cpus) in cpus.iter().enumerate() {
+        taken += cpus as usize;
+        match all.last_mut() {
+            Some(last) if taken <= 2 * cores => last.end = index + 1,
+            _ => {
+                all.push(index..index + 1);
+                taken = cpus as usize;
+            }
+        }
+    }
+    all
+}
+
 /// Makes the back end serve the pools, and reports how waiters are woken. If doorbells were not requested,
-/// the machines do without them where they can't be had. Returns the socket of each pool, or none.
-fn serve_doorbells(
+/// the machines do without them where they can't be had.
+fn check_doorbells(
     launcher: &dyn Launcher,
     options: &Options,
     record: &mut Record,
     report: &mut dyn FnMut(&str),
-) -> Result<Vec<PathBuf>> {
-    let mut doorbell_sockets = Ok(vec![]);
-    if let Some(machine) = record.machines.first().filter(|_| record.doorbell) {
-        let pools = machine.pools.iter();
-        doorbell_sockets = pools.map(|pool| launcher.serve(&pool.path)).collect();
-    }
-    let doorbell_sockets = match doorbell_sockets {
+) -> Result<()> {
+    let served =
+        record.machines.iter().try_for_each(|it| serving::sockets(launcher, record, &it.pools).map(drop));
+    match served {
         Err(error) if options.doorbell.is_none() => {
             report(&format!("no doorbells: {error}"));
             record.doorbell = false;
             let machines = record.machines.iter_mut();
             machines
-                .flat_map(|machine| &mut machine.pools)
-                .chain(&mut record.first_pools)
+                .flat_map(|machine| machine.pools.iter_mut().chain(&mut machine.first_pools))
                 .for_each(|pool| pool.doorbell = false);
             record.write()?;
-            vec![]
         }
         other => other?,
     };
     if let Some(transport) = &record.transport {
         report(&format!("the pool comes by {transport}: it is cached, and waiters look every 2 ms"));
-        return Ok(doorbell_sockets);
+        return Ok(());
     }
     report(&match &record.driver {
         Some(driver) if launcher.wakes(record) => {
@@ -319,33 +346,40 @@ fn serve_doorbells(
         Some(driver) => format!("no doorbells: waiters look every 2 ms ({})", driver.display()),
         None => "no vshmem.ko for this kernel: waiters look every 2 ms, and pools are mapped uncached (see kmod/README.md)".into(),
     });
-    Ok(doorbell_sockets)
+    Ok(())
 }
 
 /// The machines' ends of the network's links, if there is a network.
 fn links(options: &Options) -> Result<Vec<Option<Vec<Link>>>> {
-    if !options.network || options.machines < 2 {
-        return Ok((0..options.machines).map(|_| None).collect());
+    let count = options.machines.len() as u32;
+    if !options.network {
+        return Ok((0..count).map(|_| None).collect());
     }
-    let links = network::star(options.machines)?.into_iter();
-    Ok(links.map(Some).collect())
+    Ok(network::star(count)?.into_iter().map(Some).collect())
 }
 
-/// Pins virtual cores if each can have a core of its own: two of them that spin must never share one.
-fn pin_cores(launcher: &dyn Launcher, record: &mut Record) -> Result<()> {
+/// The cores of this host that machines are pinned to, if each virtual core can have one of its own: two of
+/// them that spin must never share one.
+fn cores_for(launcher: &dyn Launcher, record: &Record) -> Result<Vec<Vec<usize>>> {
     if !launcher.facts().can_pin {
-        return Ok(());
+        return Ok(vec![]);
     }
     let taken = cluster::cores_in_use(&record.name)?;
     let mut cores = affinity::available_cores();
     cores.retain(|core| !taken.contains(core));
-    let count = record.machines.len() as u32;
-    let Some(shares) = affinity::assign_cores(&cores, count, record.cpus) else {
-        return Ok(());
-    };
-    for (index, share) in shares.into_iter().enumerate() {
-        or_exit_reason(launcher, record, index, launcher.pin(record, index, &share))?;
-        record.machines[index].cores = share;
+    let cpus: Vec<u32> = record.machines.iter().map(|machine| machine.cpus).collect();
+    Ok(affinity::assign_cores(&cores, &cpus).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_boot_in_batches() {
+        assert_eq!(batches(&[1; 6], 2), [0..4, 4..6]);
+        assert_eq!(batches(&[1, 9, 1, 1], 2), [0..1, 1..2, 2..4]);
+        assert_eq!(batches(&[1], 0), [0..1]);
+        assert_eq!(batches(&[], 4), []);
     }
-    Ok(())
 }

@@ -12,11 +12,15 @@ pub fn available_cores() -> Vec<usize> {
     cores
 }
 
-/// Assigns `cores` to machines; `None` unless each virtual core can have its own.
-pub fn assign_cores(cores: &[usize], machines: u32, cpus: u32) -> Option<Vec<Vec<usize>>> {
-    let (machines, cpus) = (machines as usize, cpus as usize);
-    (cores.len() >= machines.checked_mul(cpus)?)
-        .then(|| cores.chunks(cpus).take(machines).map(<[usize]>::to_vec).collect())
+/// Assigns `cores` to machines with so many virtual cores each; `None` unless each of those can have its own.
+pub fn assign_cores(mut cores: &[usize], cpus: &[u32]) -> Option<Vec<Vec<usize>>> {
+    let mut shares = Vec::new();
+    for &cpus in cpus {
+        let (share, rest) = cores.split_at_checked(cpus as usize)?;
+        shares.push(share.to_vec());
+        cores = rest;
+    }
+    Some(shares)
 }
 
 /// The thread of a process whose id in its own PID namespace is this one.
@@ -79,10 +83,10 @@ mod tests {
 
     #[test]
     fn cores_are_assigned_only_if_they_suffice() {
-        assert_eq!(assign_cores(&[0, 1], 2, 1), Some(vec![vec![0], vec![1]]));
-        assert_eq!(assign_cores(&[4, 5, 6, 7, 0], 2, 2), Some(vec![vec![4, 5], vec![6, 7]]));
-        assert_eq!(assign_cores(&[0, 1], 3, 1), None);
-        assert_eq!(assign_cores(&[0, 1], 1, 3), None);
+        assert_eq!(assign_cores(&[0, 1], &[1, 1]), Some(vec![vec![0], vec![1]]));
+        assert_eq!(assign_cores(&[4, 5, 6, 7, 0], &[1, 3]), Some(vec![vec![4], vec![5, 6, 7]]));
+        assert_eq!(assign_cores(&[0, 1], &[1, 1, 1]), None);
+        assert_eq!(assign_cores(&[0, 1], &[3]), None);
     }
 
     #[test]

@@ -1,29 +1,19 @@
-//! Options of a new cluster, and the progress of starting it.
+//! Options of a cluster, with every default, and the progress of starting it.
 
 use crate::boot::driver;
 use crate::state::ports::Ports;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use std::time::Duration;
 
-/// Options of a new cluster.
-#[derive(Clone)]
+/// Options of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// The cluster's name.
     pub cluster: String,
-    /// Number of machines.
-    pub machines: u32,
-    /// Virtual cores of each machine.
-    pub cpus: u32,
-    /// Memory of each machine in bytes.
-    pub memory: u64,
-    /// The transport of the pool, if not the launcher's default.
-    pub transport: Option<String>,
-    /// Size of the pool in bytes, a power of two.
-    pub pool_size: u64,
-    /// Further pools of this host for the machines: names or paths.
-    pub pools: Vec<String>,
-    /// Back all pools with memory before the machines start, for good.
-    pub reserve: bool,
+    /// Its machines.
+    pub machines: Vec<MachineOptions>,
+    /// Its pools, its own one first.
+    pub pools: Vec<PoolOptions>,
     /// Directories that machines see besides the system's: `DIR`, `DIR:ro` or `DIR:rw`.
     pub shares: Vec<String>,
     /// Ports for pools that are granted later.
@@ -38,8 +28,36 @@ pub struct Options {
     pub accel: Option<String>,
     /// The kernel image; by default, one that is found.
     pub kernel: Option<PathBuf>,
-    /// Time limit for booting.
-    pub timeout: Duration,
+}
+
+/// Options of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineOptions {
+    /// Its name.
+    pub name: String,
+    /// Virtual cores.
+    pub cpus: u32,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// The pools that it gets, by their names, in their order.
+    pub pools: Vec<String>,
+}
+
+/// Options of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolOptions {
+    /// Its name in machines.
+    pub name: String,
+    /// The pool of this host that it is, a name or a path; by default, it is made for the cluster.
+    pub host: Option<String>,
+    /// Its size in bytes, a power of two, if it is made.
+    pub size: u64,
+    /// Segments in it begin at a multiple of this, if it is made.
+    pub align: u64,
+    /// The transport by which machines get it, if not the launcher's default.
+    pub transport: Option<String>,
+    /// Back it with memory before the machines start, for good.
+    pub reserve: bool,
 }
 
 /// Progress of starting machines.

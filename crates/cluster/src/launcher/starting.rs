@@ -14,7 +14,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The settings of the machine with this index.
 pub fn settings(launcher: &dyn Launcher, record: &Record, index: usize, networked: bool) -> Settings {
     let machine = &record.machines[index];
-    let network = Network { address: address(machine.index), machines: record.machines.len() as u32 };
+    let (network, hosts) = network_of(record, machine.index);
     let (dax, pools): (Vec<&Granted>, Vec<_>) =
         machine.pools.iter().partition(|pool| pool.transport.as_deref() == Some("dax"));
     let names = |pools: Vec<&Granted>| pools.iter().map(|pool| pool.name.clone()).collect();
@@ -25,10 +25,19 @@ pub fn settings(launcher: &dyn Launcher, record: &Record, index: usize, networke
         uid: uid(),
         channels: record.channels,
         network: networked.then_some(network),
+        hosts: if networked { hosts } else { vec![] },
         shares: record.shares.clone(),
         launcher: launcher.facts().name.into(),
         probe: false,
     }
+}
+
+/// The network of the machine with this index, and those on it whose names don't say their index.
+pub fn network_of(record: &Record, index: u32) -> (Network, Vec<(u32, String)>) {
+    let others = record.machines.iter().filter(|it| it.name != format!("vm{}", it.index));
+    let hosts: Vec<_> = others.map(|it| (it.index, it.name.clone())).collect();
+    let end = record.machines.iter().map(|it| it.index + 1).max().unwrap_or(0);
+    (Network { address: address(index), machines: end }, hosts)
 }
 
 /// An error unless the machine with this index runs.

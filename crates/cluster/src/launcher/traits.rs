@@ -120,8 +120,8 @@ pub struct StartOptions<'a> {
     pub initramfs: &'a Initramfs,
     /// Ports for pools that are granted later.
     pub ports: Ports,
-    /// The sockets at which the back end serves their pools, in order; empty if it does not.
-    pub doorbell_sockets: &'a [PathBuf],
+    /// The sockets at which the back end serves the machine's pools, in order, as far as it does.
+    pub doorbell_sockets: &'a [Option<PathBuf>],
 }
 
 /// What is always so with a launcher.

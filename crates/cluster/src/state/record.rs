@@ -6,6 +6,7 @@ use super::process::Process;
 use super::share::Share;
 use super::stored;
 use crate::error::Result;
+use crate::launcher::options::Options;
 use crate::launcher::running::Running;
 use crate::participants::MemberId;
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,15 @@ pub struct Machine {
     pub address: Option<String>,
     /// The host's core that each of its virtual cores is pinned to; empty if they are not pinned.
     pub cores: Vec<usize>,
+    /// Its virtual cores; zero in records of older versions, which don't say what to start it with.
+    #[serde(default)]
+    pub cpus: u32,
+    /// Its memory in bytes.
+    #[serde(default)]
+    pub memory: u64,
+    /// The pools that it starts with.
+    #[serde(default)]
+    pub first_pools: Vec<Granted>,
     /// Its pools, and those that an interrupted command was about to plug in or take out; the hypervisor
     /// knows which.
     #[serde(default)]
@@ -77,10 +87,6 @@ pub struct Record {
     pub accel: String,
     /// The kernel that the machines run.
     pub kernel: PathBuf,
-    /// Virtual cores of each machine.
-    pub cpus: u32,
-    /// Memory of each machine in bytes.
-    pub memory: u64,
     /// The file behind the pool.
     pub pool: PathBuf,
     /// Size of the pool in bytes.
@@ -106,9 +112,12 @@ pub struct Record {
     pub since: u64,
     /// The machines.
     pub machines: Vec<Machine>,
-    /// The pools that each machine starts with.
+    /// Names of further pools that were made for it, and are removed with it.
     #[serde(default)]
-    pub first_pools: Vec<Granted>,
+    pub made_pools: Vec<String>,
+    /// What was asked for, of which all of this has come.
+    #[serde(default)]
+    pub options: Option<Options>,
 }
 
 /// The format that this program writes.
@@ -119,6 +128,12 @@ impl Record {
     /// It was up in this boot of the host, and its pool exists: machines that died can be restarted.
     pub fn is_left_to_restart(&self) -> bool {
         self.boot == boot_id() && self.starter.is_none() && self.pool.exists()
+    }
+
+    /// A transport by which machines start with a pool, if not the launcher's default.
+    pub fn other_transport(&self) -> Option<&str> {
+        let mut pools = self.machines.iter().flat_map(|machine| &machine.first_pools);
+        pools.find_map(|pool| pool.transport.as_deref())
     }
 
     /// Reads a cluster's record; `None` if there is none.

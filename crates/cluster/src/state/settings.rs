@@ -22,6 +22,8 @@ pub struct Settings {
     pub channels: usize,
     /// Its network, if it has one.
     pub network: Option<Network>,
+    /// Names of machines on it that are not called `vm` with their index, each with its index.
+    pub hosts: Vec<(u32, String)>,
     /// Files of the host that it sees, besides the system's.
     pub shares: Vec<Share>,
     /// The launcher that has started it.
@@ -35,9 +37,12 @@ pub struct Settings {
 pub struct Network {
     /// This machine's address.
     pub address: Ipv4Addr,
-    /// The number of machines.
+    /// The number of machines that are called `vm0` and so on, in the order of their addresses.
     pub machines: u32,
 }
+
+/// The highest index of a machine: its address is one of 10.77.0.0/24.
+const MAX_INDEX: u32 = 253;
 
 /// The address of the machine with this index: 10.77.0.1, 10.77.0.2, ...
 pub fn address(index: u32) -> Ipv4Addr {
@@ -59,6 +64,10 @@ impl Settings {
         }
         if let Some(net) = self.network {
             out.push_str(&format!(" vshmem.net={}/{}", net.address, net.machines));
+        }
+        if !self.hosts.is_empty() {
+            let hosts: Vec<_> = self.hosts.iter().map(|(index, name)| format!("{index}:{name}")).collect();
+            out.push_str(&format!(" vshmem.hosts={}", hosts.join(",")));
         }
         if !self.shares.is_empty() {
             out.push_str(&format!(" vshmem.shares={}", share::encode(&self.shares)));
@@ -83,6 +92,7 @@ impl Settings {
                 "vshmem.uid" => out.uid = value.parse().map_err(|_| bad())?,
                 "vshmem.channels" => out.channels = value.parse().map_err(|_| bad())?,
                 "vshmem.net" => out.network = Some(network(value).ok_or_else(bad)?),
+                "vshmem.hosts" => out.hosts = hosts(value).ok_or_else(bad)?,
                 "vshmem.shares" => out.shares = share::decode(value).ok_or_else(bad)?,
                 "vshmem.launcher" => out.launcher = value.into(),
                 "vshmem.probe" => out.probe = true,
@@ -97,6 +107,28 @@ impl Settings {
 fn names(list: &str) -> Vec<String> {
     let all = list.split(',').filter(|name| !name.is_empty());
     all.map(String::from).collect()
+}
+
+/// The text of `/etc/hosts` in a machine of this name.
+pub fn hosts_file(name: &str, network: Option<Network>, hosts: &[(u32, String)]) -> String {
+    let mut out = String::from("127.0.0.1 localhost\n::1 localhost\n");
+    let Some(network) = network else {
+        return out + &format!("127.0.1.1 {name}\n");
+    };
+    let usual = (0..network.machines).map(|index| (index, format!("vm{index}")));
+    let is_other = |(index, _): &(u32, String)| hosts.iter().any(|(other, _)| other == index);
+    for (index, name) in usual.filter(|it| !is_other(it)).chain(hosts.iter().cloned()) {
+        out.push_str(&format!("{} {name}\n", address(index)));
+    }
+    out
+}
+
+fn hosts(list: &str) -> Option<Vec<(u32, String)>> {
+    let host = |text: &String| {
+        let (index, name) = text.split_once(':')?;
+        Some((index.parse().ok().filter(|index| *index <= MAX_INDEX)?, name.into()))
+    };
+    names(list).iter().map(host).collect()
 }
 
 fn network(text: &str) -> Option<Network> {
@@ -117,6 +149,7 @@ mod tests {
             uid: 1000,
             channels: 8,
             network: Some(Network { address: address(1), machines: 2 }),
+            hosts: vec![(0, "boss".into()), (3, "w3".into())],
             shares: vec![Share { path: "/a b".into(), writable: true }],
             launcher: "other".into(),
             probe: false,
@@ -129,10 +162,25 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for line in ["vshmem.uid=x", "vshmem.net=10.0.0.1", "vshmem.channels=-1", "vshmem.shares=x"] {
+        for line in [
+            "vshmem.uid=x",
+            "vshmem.net=10.0.0.1",
+            "vshmem.channels=-1",
+            "vshmem.hosts=a",
+            "vshmem.hosts=254:a",
+            "vshmem.shares=x",
+        ] {
             let error = Settings::from_command_line(line).unwrap_err().to_string();
             assert!(error.contains(line), "{error}");
         }
+    }
+
+    #[test]
+    fn hosts_have_names() {
+        let network = Network { address: address(0), machines: 3 };
+        let text = hosts_file("vm0", Some(network), &[(1, "boss".into()), (7, "w".into())]);
+        assert!(text.ends_with("\n10.77.0.1 vm0\n10.77.0.3 vm2\n10.77.0.2 boss\n10.77.0.8 w\n"), "{text}");
+        assert!(hosts_file("vm0", None, &[]).ends_with("\n127.0.1.1 vm0\n"));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::launcher::running::Running;
 use crate::launcher::starting::{self, boot_failed};
 use crate::launcher::traits::{Facts, Guest, Keep, Launcher, StartOptions};
 use crate::launcher::{affinity, pool};
+use crate::pools::Form;
 use crate::state::machine::Health;
 use crate::state::process::Process;
 use crate::state::record::{Granted, Machine, Record};
@@ -79,7 +80,7 @@ impl Launcher for Qemu {
     }
 
     fn pool_path(&self, cluster: &str) -> PathBuf {
-        pool::path(cluster)
+        pool::path(&pool::own(cluster))
     }
 
     fn software(
@@ -111,11 +112,13 @@ impl Launcher for Qemu {
     }
 
     fn create_pool(&self, record: &mut Record) -> Result<()> {
-        pool::create(&record.name, record.pool_size, is_dax(&record.transport))
+        let own = record.options.as_ref().map_or(0, |options| options.pools[0].align);
+        let form = Form { head: is_dax(&record.transport), align: own };
+        pool::create(&pool::own(&record.name), record.pool_size, form)
     }
 
     fn remove_pool(&self, record: &Record) -> Result<()> {
-        pool::remove(&record.name)
+        pool::remove(&pool::own(&record.name))
     }
 
     fn serve(&self, pool: &Path) -> Result<PathBuf> {
@@ -179,8 +182,8 @@ fn start(
         settings: &settings,
         title: format!("vshmem-{}-{}", record.name, machine.name),
         accel: Accel::named(options.software.accel).unwrap_or(Accel::Tcg),
-        cpus: record.cpus,
-        memory: record.memory,
+        cpus: record.machines[index].cpus,
+        memory: record.machines[index].memory,
         kernel: &sandbox::readable(&options.software.image, user, directory)?,
         initramfs: &options.initramfs.0,
         directory,
@@ -217,12 +220,12 @@ fn is_dax(transport: &Option<String>) -> bool {
 }
 
 /// The files of pools, with the sockets at which the back end serves them, if it does.
-fn pool_files<'a>(pools: &'a [Granted], doorbell_sockets: &'a [PathBuf]) -> Vec<PoolFile<'a>> {
+fn pool_files<'a>(pools: &'a [Granted], doorbell_sockets: &'a [Option<PathBuf>]) -> Vec<PoolFile<'a>> {
     let file = |(index, pool): (usize, &'a Granted)| PoolFile {
         name: &pool.name,
         path: &pool.path,
         size: pool.size,
-        doorbell: doorbell_sockets.get(index).map(PathBuf::as_path),
+        doorbell: doorbell_sockets.get(index).and_then(Option::as_deref),
         dax: is_dax(&pool.transport),
     };
     pools.iter().enumerate().map(file).collect()

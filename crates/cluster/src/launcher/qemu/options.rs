@@ -220,6 +220,7 @@ mod tests {
             uid: 1,
             channels: 2,
             network: None,
+            hosts: vec![],
             shares: vec![],
             launcher: "qemu".into(),
             probe: false,

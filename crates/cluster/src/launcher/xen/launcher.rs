@@ -56,7 +56,7 @@ impl Launcher for Xen {
 
     fn check(&self, options: &Options) -> Result<()> {
         let unfit = [
-            (!options.pools.is_empty(), "--pool"),
+            (options.pools.len() > 1, "further pools (--pool)"),
             (options.shares.iter().any(|share| share.ends_with(":rw")), "--share DIR:rw"),
             (options.ports != Ports::DEFAULT, "--spare-pools and --largest-pool"),
             (options.network, "--net"),
@@ -135,8 +135,8 @@ impl Launcher for Xen {
             kernel: &options.software.image,
             initramfs: &options.initramfs.0,
             settings: settings(&Xen, record, index, false).to_command_line(),
-            cpus: record.cpus,
-            memory: record.memory,
+            cpus: record.machines[index].cpus,
+            memory: record.machines[index].memory,
             root,
             shares: &record.shares,
             channels: (0..record.channels).map(|channel| channel_socket(&directory, channel)).collect(),

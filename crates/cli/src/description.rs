@@ -1,0 +1,122 @@
+//! The description of a cluster from the command line of `vshmem up`: of options, and of a file if it names
+//! one.
+
+use crate::args;
+use vshmem_cluster::description::cluster::{Description, Group, Pool, Size};
+use vshmem_cluster::description::file::File;
+use vshmem_cluster::description::pools::OWN;
+use vshmem_cluster::{error, HostPool, Launcher, Result, UpOptions};
+
+/// The launcher and the options that a command line means.
+pub fn options(up: &args::Up) -> Result<(&'static dyn Launcher, UpOptions)> {
+    let of_options = of_options(up)?;
+    let Some(path) = &up.file else {
+        return all_reserved(of_options, up).resolve().map_err(|fault| fault.error);
+    };
+    let file = File::read(path)?;
+    let description = file.description.clone().overridden_by(of_options);
+    all_reserved(description, up).resolve().map_err(|fault| file.explain(fault))
+}
+
+/// With `--reserve`, all pools are.
+fn all_reserved(mut description: Description, up: &args::Up) -> Description {
+    if up.reserve {
+        description.pools.entry(OWN.into()).or_default();
+        description.pools.values_mut().for_each(|pool| pool.reserve = true);
+    }
+    description
+}
+
+fn of_options(up: &args::Up) -> Result<Description> {
+    let alike = Group { count: up.machines, cpus: up.cpus, memory: up.memory.map(Size), ..Group::default() };
+    let machines = match alike == Group::default() {
+        true => vec![],
+        // As many as without any option.
+        false => vec![Group { count: alike.count.or(Some(2)), ..alike }],
+    };
+    let own = Pool { size: up.pool_size.map(Size), transport: up.transport.clone(), ..Pool::default() };
+    let mut description = Description {
+        name: up.cluster.clone(),
+        hypervisor: up.hypervisor.clone(),
+        accel: up.accel.clone(),
+        kernel: up.kernel.clone(),
+        driver: up.driver.clone(),
+        network: (up.net || up.no_net).then_some(!up.no_net),
+        doorbell: (up.doorbell || up.no_doorbell).then_some(!up.no_doorbell),
+        shares: up.share.clone(),
+        spare_pools: up.spare_pools,
+        largest_pool: up.largest_pool.map(Size),
+        machines,
+        pools: [(OWN.to_owned(), own)].into(),
+    };
+    for wanted in &up.pool {
+        let HostPool { name, .. } = HostPool::find(wanted)?.with_name(None)?;
+        let pool = Pool { host: Some(wanted.clone()), ..Pool::default() };
+        if description.pools.insert(name.clone(), pool).is_some() {
+            return Err(error!("two pools would be called {name}").code(2));
+        }
+    }
+    Ok(description)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        up: args::Up,
+    }
+
+    fn resolved(words: &[&str]) -> Result<UpOptions> {
+        let words = ["up"].iter().chain(words).copied();
+        options(&Line::parse_from(words).up).map(|(_, options)| options)
+    }
+
+    #[test]
+    fn options_are_a_description() {
+        let four = resolved(&["-n", "4", "--cpus", "2", "--reserve", "--no-net", "-c", "x"]).unwrap();
+        assert_eq!((four.machines.len(), four.machines[3].cpus), (4, 2));
+        assert!(four.pools[0].reserve && !four.network && four.cluster == "x");
+        let two = resolved(&["--memory", "1G", "--pool-size", "64M", "--doorbell"]).unwrap();
+        assert_eq!((two.machines.len(), two.machines[0].memory), (2, 1 << 30));
+        assert_eq!((two.pools[0].size, two.doorbell), (64 << 20, Some(true)));
+        assert_eq!(resolved(&["-n", "0"]).unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn examples_are_right() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/cluster");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let names: Vec<_> = files
+            .map(|file| resolved(&[file.to_str().unwrap()]).unwrap_or_else(|why| panic!("{why}")))
+            .map(|options| options.cluster)
+            .collect();
+        assert!(names.len() >= 4 && names.contains(&"boss".into()), "{names:?}");
+        let guide = include_str!("../../../docs/guide-cluster-file.md");
+        let example = include_str!("../../../examples/cluster/boss-and-workers.toml");
+        let (_comment, shown) = example.split_once('\n').unwrap();
+        assert!(
+            guide.contains(shown),
+            "the guide shows another file than examples/cluster/boss-and-workers.toml"
+        );
+    }
+
+    #[test]
+    fn options_come_on_top_of_a_file() {
+        let path = std::env::temp_dir().join(format!("vshmem-cluster-{}.toml", std::process::id()));
+        let text =
+            "name = 'a'\nnetwork = true\nshares = ['/usr']\n[[machines]]\n[pools.default]\nsize = '4M'";
+        std::fs::write(&path, text).unwrap();
+        let file = path.to_str().unwrap();
+        let with = resolved(&[file, "-c", "b", "--no-net", "--share", "/opt", "--reserve"]).unwrap();
+        let bad = resolved(&[file, "--accel", "auto", "--spare-pools", "90"]).unwrap_err().to_string();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((with.cluster.as_str(), with.network, with.machines.len()), ("b", false, 1));
+        assert_eq!((with.pools[0].size, with.pools[0].reserve), (4 << 20, true));
+        assert_eq!(with.shares, ["/usr", "/opt"]);
+        assert!(bad.starts_with("a machine has room"), "{bad}");
+    }
+}

@@ -1,0 +1,165 @@
+//! What can be said of a cluster, in a file or by options.
+
+use crate::size;
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
+use serde::de::{Deserializer, Error, Unexpected, Visitor};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+/// A cluster of machines on this host: `vshmem up FILE.toml` starts it. Everything has a default.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[schemars(title = "A cluster of Vshmem")]
+pub struct Description {
+    /// The cluster's name, unless the command line or VSHMEM_CLUSTER gives another; by default, "default".
+    pub name: Option<String>,
+    /// The hypervisor that runs the machines, as vshmem up --hypervisor takes it.
+    pub hypervisor: Option<String>,
+    /// How the machines' instructions are executed, as vshmem up --accel takes it.
+    pub accel: Option<String>,
+    /// The kernel image to boot; by default, the newest that is installed or downloaded.
+    pub kernel: Option<PathBuf>,
+    /// The driver vshmem.ko that the machines load; "none" for none. By default, one that is found.
+    pub driver: Option<PathBuf>,
+    /// A network between the machines, which then reach each other by name; by default, if the hypervisor has
+    /// one.
+    pub network: Option<bool>,
+    /// Doorbells between the machines; by default, if they have the driver.
+    pub doorbell: Option<bool>,
+    /// Directories that the machines see, read-only (DIR) or writable (DIR:rw).
+    pub shares: Vec<String>,
+    /// Number of pools that each machine can be granted later; by default, 6.
+    pub spare_pools: Option<u32>,
+    /// Size of the largest pool that it can be granted later, a power of two; by default, 2G.
+    pub largest_pool: Option<Size>,
+    /// The machines; by default two.
+    pub machines: Vec<Group>,
+    /// The pools, by their names in the machines. All machines share the pool "default" unless it says who has
+    /// it.
+    pub pools: BTreeMap<String, Pool>,
+}
+
+/// Machines that are alike, or one machine.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Group {
+    /// Its name. With a count, a number follows it: worker0, worker1. Without a name they are vm0, vm1, ...
+    pub name: Option<String>,
+    /// How many there are. Without it there is one.
+    pub count: Option<u32>,
+    /// Virtual cores of each; by default, one.
+    pub cpus: Option<u32>,
+    /// Memory of each; by default, 512M.
+    pub memory: Option<Size>,
+}
+
+/// A pool.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Pool {
+    /// A pool of this host that exists already: a name, or a path with a slash. Without it the pool is made
+    /// for the cluster, and removed with it.
+    pub host: Option<String>,
+    /// Its size, a power of two; by default 1G, if the hypervisor has room for it.
+    pub size: Option<Size>,
+    /// The transport by which the machines get it; by default, the hypervisor's first one.
+    pub transport: Option<String>,
+    /// Each segment begins at a multiple of this, such as 2M; by default, 4K.
+    pub align: Option<Size>,
+    /// Back all of it with memory now and for good.
+    pub reserve: bool,
+    /// The machines that get it, by their names or that of their group; by default, all.
+    pub machines: Option<Vec<String>>,
+}
+
+/// A number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+struct ReadSize;
+
+impl Visitor<'_> for ReadSize {
+    type Value = Size;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a size, such as \"512M\" or a number of bytes")
+    }
+
+    fn visit_i64<E: Error>(self, bytes: i64) -> Result<Size, E> {
+        u64::try_from(bytes).map(Size).map_err(|_| E::invalid_value(Unexpected::Signed(bytes), &self))
+    }
+
+    fn visit_u64<E: Error>(self, bytes: u64) -> Result<Size, E> {
+        Ok(Size(bytes))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Size, E> {
+        size::parse(text).map(Size).map_err(E::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
+        from.deserialize_any(ReadSize)
+    }
+}
+
+impl JsonSchema for Size {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Size".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": ["string", "integer"],
+            "pattern": "^[0-9]+ *([KMGTkmgt]([Ii]?[Bb])?|[Bb])?$",
+            "minimum": 0,
+            "examples": ["512M", "1G"],
+        })
+    }
+}
+
+impl Description {
+    /// This description, except for what another one says, whose shares and pools come on top.
+    pub fn overridden_by(self, other: Description) -> Description {
+        let mut pools = self.pools;
+        for (name, theirs) in other.pools {
+            let ours = pools.remove(&name).unwrap_or_default();
+            pools.insert(name, ours.overridden_by(theirs));
+        }
+        Description {
+            name: other.name.or(self.name),
+            hypervisor: other.hypervisor.or(self.hypervisor),
+            accel: other.accel.or(self.accel),
+            kernel: other.kernel.or(self.kernel),
+            driver: other.driver.or(self.driver),
+            network: other.network.or(self.network),
+            doorbell: other.doorbell.or(self.doorbell),
+            shares: self.shares.into_iter().chain(other.shares).collect(),
+            spare_pools: other.spare_pools.or(self.spare_pools),
+            largest_pool: other.largest_pool.or(self.largest_pool),
+            machines: if other.machines.is_empty() { self.machines } else { other.machines },
+            pools,
+        }
+    }
+}
+
+impl Pool {
+    fn overridden_by(self, other: Pool) -> Pool {
+        Pool {
+            host: other.host.or(self.host),
+            size: other.size.or(self.size),
+            transport: other.transport.or(self.transport),
+            align: other.align.or(self.align),
+            reserve: self.reserve || other.reserve,
+            machines: other.machines.or(self.machines),
+        }
+    }
+}

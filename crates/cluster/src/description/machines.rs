@@ -1,0 +1,136 @@
+//! The machines that a description means: their names, and what they have.
+
+use super::cluster::{Description, Group, Size};
+use super::fault::Fault;
+use crate::launcher::options::MachineOptions;
+
+/// The most machines in a cluster.
+pub const MAX: usize = 32;
+/// The longest name of a machine.
+pub const MAX_NAME: usize = 24;
+/// Bytes that all names together may take on the machines' kernel's command line.
+const MAX_NAMES: usize = 400;
+/// The machines of a description that names none.
+const DEFAULT_COUNT: u32 = 2;
+const DEFAULT_CPUS: u32 = 1;
+const DEFAULT_MEMORY: Size = Size(512 << 20);
+/// The least memory of a machine.
+const MIN_MEMORY: u64 = 128 << 20;
+
+/// The machines of a description, still without pools, each with the name of its group.
+pub fn machines(description: &Description) -> Result<Vec<(MachineOptions, String)>, Fault> {
+    let two = [Group { count: Some(DEFAULT_COUNT), ..Group::default() }];
+    let groups = match description.machines.is_empty() {
+        true => &two[..],
+        false => &description.machines,
+    };
+    let mut all: Vec<(MachineOptions, String)> = Vec::new();
+    let mut unnamed = 0;
+    for (place, group) in groups.iter().enumerate() {
+        let place = place.to_string();
+        let at = |key| ["machines", &*place, key];
+        check(group, &at)?;
+        for number in 0..group.count.unwrap_or(1) {
+            let name = match (&group.name, group.count) {
+                (Some(name), None) => name.clone(),
+                (Some(name), Some(_)) => format!("{name}{number}"),
+                (None, _) => format!("vm{}", unnamed + number),
+            };
+            if name.len() > MAX_NAME || all.iter().any(|(other, _)| other.name == name) {
+                let what = match name.len() > MAX_NAME {
+                    true => {
+                        format!("a machine's name has at most {MAX_NAME} characters, and {name} is longer")
+                    }
+                    false => format!("two machines would be called {name}"),
+                };
+                return Err(Fault::new(&at("name"), what));
+            }
+            let cpus = group.cpus.unwrap_or(DEFAULT_CPUS);
+            let memory = group.memory.unwrap_or(DEFAULT_MEMORY).0;
+            let group = group.name.clone().unwrap_or_default();
+            all.push((MachineOptions { name, cpus, memory, pools: vec![] }, group));
+        }
+        if group.name.is_none() {
+            unnamed += group.count.unwrap_or(1);
+        }
+        if all.len() > MAX {
+            return Err(Fault::new(&at("count"), format!("a cluster has 1 to {MAX} machines")));
+        }
+    }
+    if all.iter().map(|(machine, _)| machine.name.len() + 4).sum::<usize>() > MAX_NAMES {
+        let what = "the machines' names are too long for a kernel's command line: give them shorter ones";
+        return Err(Fault::new(&["machines"], what));
+    }
+    Ok(all)
+}
+
+/// An error unless machines can be like this.
+fn check<'a>(group: &Group, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<(), Fault> {
+    if let Some(name) = group.name.as_deref().filter(|name| !is_name(name)) {
+        let what = format!(
+            "{name:?} can't be a machine's name: it has letters, digits and '-', and begins with a letter"
+        );
+        return Err(Fault::new(&at("name"), what));
+    }
+    if group.count.is_some_and(|count| count == 0 || count as usize > MAX) {
+        return Err(Fault::new(&at("count"), format!("a cluster has 1 to {MAX} machines")));
+    }
+    if group.cpus.is_some_and(|cpus| cpus == 0 || cpus > 255) {
+        return Err(Fault::new(&at("cpus"), "a machine has 1 to 255 cores"));
+    }
+    if group.memory.is_some_and(|Size(bytes)| bytes < MIN_MEMORY) {
+        return Err(Fault::new(&at("memory"), "a machine needs at least 128M of memory"));
+    }
+    Ok(())
+}
+
+/// Whether it can be a machine's name, which is also its host name.
+fn is_name(name: &str) -> bool {
+    let fine = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    fine && name.starts_with(|first: char| first.is_ascii_alphabetic()) && name != "localhost"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(groups: &[(Option<&str>, Option<u32>)]) -> Result<Vec<String>, Fault> {
+        let group = |&(name, count): &(Option<&str>, Option<u32>)| Group {
+            name: name.map(Into::into),
+            count,
+            ..Group::default()
+        };
+        let machines = groups.iter().map(group).collect();
+        let all = super::machines(&Description { machines, ..Description::default() })?;
+        Ok(all.into_iter().map(|(machine, _)| machine.name).collect())
+    }
+
+    #[test]
+    fn machines_have_names() {
+        assert_eq!(named(&[]).unwrap(), ["vm0", "vm1"]);
+        let all = named(&[(Some("boss"), None), (None, Some(2)), (Some("w"), Some(2)), (None, None)]);
+        assert_eq!(all.unwrap(), ["boss", "vm0", "vm1", "w0", "w1", "vm2"]);
+    }
+
+    #[test]
+    fn what_can_not_be_is_refused() {
+        let refused = |groups: &[_]| {
+            let fault = named(groups).unwrap_err();
+            (fault.at.join("."), fault.error.to_string())
+        };
+        let long = "x".repeat(MAX_NAME);
+        for (name, word) in [("a b", "letters"), ("-a", "letters"), ("localhost", "letters"), ("", "letters")]
+        {
+            let (at, why) = refused(&[(Some(name), None)]);
+            assert!(at == "machines.0.name" && why.contains(word), "{at} {why}");
+        }
+        assert!(refused(&[(Some(&long), Some(1))]).1.contains("at most 24"));
+        assert!(refused(&[(None, Some(1)), (Some("vm0"), None)]).1.contains("two machines"));
+        assert_eq!(refused(&[(None, Some(0))]).0, "machines.0.count");
+        assert_eq!(refused(&[(None, Some(20)), (None, Some(20))]).0, "machines.1.count");
+        let long: Vec<String> = (0..20).map(|n| format!("machine-of-a-long-name{n}")).collect();
+        let long: Vec<_> = long.iter().map(|name| (Some(name.as_str()), None)).collect();
+        assert!(refused(&long).1.contains("too long"));
+        assert!(named(&[(Some("x"), Some(32))]).is_ok());
+    }
+}

@@ -1,0 +1,16 @@
+//! A cluster as a file describes it, or the options of `vshmem up`: both become a [`cluster::Description`],
+//! and that becomes what is started.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`cluster`] | what can be said of a cluster |
+//! | [`file`] | reading that from a file, and where in it a mistake is |
+//! | [`fault`] | a mistake in a description |
+//! | [`resolve`], [`machines`], [`pools`] | the machines and pools that are meant, with every default |
+
+pub mod cluster;
+pub mod fault;
+pub mod file;
+pub mod machines;
+pub mod pools;
+pub mod resolve;

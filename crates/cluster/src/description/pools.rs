@@ -1,0 +1,88 @@
+//! The pools that a description means, and the machines that get them.
+
+use super::cluster::{Description, Pool, Size};
+use super::fault::Fault;
+use crate::launcher::options::{MachineOptions, PoolOptions};
+use crate::launcher::traits::Launcher;
+use crate::state::host_pool::check_name;
+use vshmem_pool::layout::PAGE;
+
+/// The name of a cluster's own pool in descriptions, and as a rule in its machines.
+pub const OWN: &str = "default";
+
+/// The pools of a description, the cluster's own first. The machines, each with its group's name, get those
+/// that are theirs.
+pub fn pools(
+    description: &Description,
+    launcher: &dyn Launcher,
+    machines: &mut [(MachineOptions, String)],
+) -> Result<Vec<PoolOptions>, Fault> {
+    let own = description.pools.get(OWN).cloned().unwrap_or_default();
+    let others = description.pools.iter().filter(|(name, _)| *name != OWN);
+    let own_name = String::from(OWN);
+    let mut all = Vec::new();
+    for (name, pool) in std::iter::once((&own_name, &own)).chain(others) {
+        all.push(options(name, pool, launcher)?);
+        give(name, pool, machines)?;
+    }
+    Ok(all)
+}
+
+fn options(name: &str, pool: &Pool, launcher: &dyn Launcher) -> Result<PoolOptions, Fault> {
+    let facts = launcher.facts();
+    let at = |key| ["pools", name, key];
+    check_name(name).map_err(|error| Fault::because(&["pools", name], error))?;
+    if pool.host.is_some() {
+        let of_others = [
+            (name == OWN, "host", "the pool \"default\" is the cluster's own, and made with it"),
+            (pool.size.is_some(), "size", "the pool has its size already"),
+            (pool.align.is_some(), "align", "the pool's segments lie where it was made to put them"),
+            (pool.transport.is_some(), "transport", "the pool comes by the transport that it was made for"),
+        ];
+        if let Some((_, key, why)) = of_others.into_iter().find(|(wrong, ..)| *wrong) {
+            return Err(Fault::new(&at(key), why));
+        }
+    }
+    let size = pool.size.map_or(facts.pool_size, |Size(bytes)| bytes);
+    if !size.is_power_of_two() || size < vshmem_pool::MIN_POOL {
+        return Err(Fault::new(&at("size"), "a pool's size is a power of two, 1M or more: 64M, 256M, 1G"));
+    }
+    let align = pool.align.map_or(PAGE, |Size(bytes)| bytes);
+    if !align.is_power_of_two() || align < PAGE {
+        return Err(Fault::new(
+            &at("align"),
+            "segments begin at multiples of a power of two, 4K or more: 2M",
+        ));
+    }
+    let chosen = pool.transport.as_deref();
+    if let Some(chosen) = chosen.filter(|chosen| !facts.transports.contains(chosen)) {
+        let (by, all) = (facts.name, facts.transports.join(", "));
+        let what = format!("machines that {by} starts are not given pools by {chosen}: choose one of {all}");
+        return Err(Fault::new(&at("transport"), what));
+    }
+    let transport = chosen.filter(|chosen| *chosen != facts.transports[0]).map(Into::into);
+    let (host, reserve) = (pool.host.clone(), pool.reserve);
+    Ok(PoolOptions { name: name.into(), host, size, align, transport, reserve })
+}
+
+/// Gives a pool to its machines.
+fn give(name: &str, pool: &Pool, machines: &mut [(MachineOptions, String)]) -> Result<(), Fault> {
+    let Some(wanted) = &pool.machines else {
+        machines.iter_mut().for_each(|(machine, _)| machine.pools.push(name.into()));
+        return Ok(());
+    };
+    for (place, of) in wanted.iter().enumerate() {
+        let is_it = |(machine, group): &&mut (MachineOptions, String)| machine.name == *of || group == of;
+        let mut found = machines.iter_mut().filter(is_it).peekable();
+        if found.peek().is_none() {
+            let what = format!("there is no machine or group of machines {of}");
+            return Err(Fault::new(&["pools", name, "machines", &place.to_string()], what));
+        }
+        for (machine, _) in found {
+            if !machine.pools.iter().any(|had| had == name) {
+                machine.pools.push(name.into());
+            }
+        }
+    }
+    Ok(())
+}

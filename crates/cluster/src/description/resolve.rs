@@ -1,0 +1,158 @@
+//! From what a description says to what is started: the launcher, and its options with every default.
+
+use super::cluster::{Description, Size};
+use super::fault::Fault;
+use super::{machines, pools};
+use crate::boot::driver::Choice;
+use crate::launcher::options::{MachineOptions, Options};
+use crate::launcher::table::{by_name, launchers};
+use crate::launcher::traits::Launcher;
+use crate::state::directories::check_name;
+use crate::state::ports::{Ports, MAX};
+
+/// A cluster's name, if none is given.
+pub const DEFAULT_NAME: &str = "default";
+/// What leaves the choice of an accelerator to the launcher.
+pub const AUTO: &str = "auto";
+
+impl Description {
+    /// The launcher and the options that are meant.
+    pub fn resolve(&self) -> Result<(&'static dyn Launcher, Options), Fault> {
+        let launcher = self.launcher()?;
+        let mut machines = machines::machines(self)?;
+        let pools = pools::pools(self, launcher, &mut machines)?;
+        let cluster = self.name.clone().unwrap_or_else(|| DEFAULT_NAME.into());
+        check_name(&cluster).map_err(|error| Fault::because(&["name"], error))?;
+        let machines: Vec<MachineOptions> = machines.into_iter().map(|(machine, _)| machine).collect();
+        let most = machines.iter().map(|machine| machine.pools.len()).max().unwrap_or(0);
+        let options = Options {
+            cluster,
+            machines,
+            pools,
+            shares: self.shares.clone(),
+            ports: self.ports(most)?,
+            network: self.network.unwrap_or(launcher.facts().network),
+            doorbell: self.doorbell,
+            driver: match &self.driver {
+                None => Choice::Auto,
+                Some(file) if file.as_os_str() == "none" => Choice::None,
+                Some(file) => Choice::File(file.clone()),
+            },
+            accel: self.accelerator(launcher)?,
+            kernel: self.kernel.clone(),
+        };
+        if let (Some(true), Some(transport)) = (self.doorbell, &options.pools[0].transport) {
+            return Err(Fault::new(&["doorbell"], format!("there are no doorbells with {transport}")));
+        }
+        launcher.check(&options).map_err(|error| Fault::because(&[], error))?;
+        Ok((launcher, options))
+    }
+
+    fn launcher(&self) -> Result<&'static dyn Launcher, Fault> {
+        let Some(name) = &self.hypervisor else {
+            return Ok(launchers()[0]);
+        };
+        by_name(name).ok_or_else(|| {
+            let all = launchers().map(|launcher| launcher.facts().name).join(", ");
+            Fault::new(&["hypervisor"], format!("there is no hypervisor {name}: choose one of {all}"))
+        })
+    }
+
+    fn accelerator(&self, launcher: &dyn Launcher) -> Result<Option<String>, Fault> {
+        let Some(name) = self.accel.as_ref().filter(|name| *name != AUTO) else {
+            return Ok(None);
+        };
+        let facts = launcher.facts();
+        match facts.accelerators.iter().any(|(known, _)| known == name) {
+            true => Ok(Some(name.clone())),
+            false => {
+                let what = format!("{} does not run machines by {name}", facts.name);
+                Err(Fault::new(&["accel"], what))
+            }
+        }
+    }
+
+    /// Ports for pools, besides this many that a machine has from the start.
+    fn ports(&self, pools: usize) -> Result<Ports, Fault> {
+        let spare = self.spare_pools.unwrap_or(Ports::DEFAULT.spare);
+        let largest = self.largest_pool.map_or(Ports::DEFAULT.largest, |Size(bytes)| bytes);
+        if !largest.is_power_of_two() || largest < vshmem_pool::MIN_POOL {
+            let what = "room for a pool is a power of two, 1M or more: 256M, 1G, 4G";
+            return Err(Fault::new(&["largest-pool"], what));
+        }
+        let ports = spare as usize + pools;
+        if ports > MAX as usize {
+            let what = format!("a machine has room for {MAX} pools at the most, and this would be {ports}");
+            return Err(Fault::new(&["spare-pools"], what));
+        }
+        Ok(Ports { spare, largest })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::description::file::File;
+    use std::path::Path;
+
+    fn resolved(text: &str) -> Result<Options, String> {
+        let file = File::parse("c".into(), text.into(), Path::new("/")).map_err(|error| error.to_string())?;
+        let resolved = file.description.resolve();
+        resolved.map(|(_, options)| options).map_err(|fault| file.explain(fault).to_string())
+    }
+
+    #[test]
+    fn an_empty_file_is_vshmem_up() {
+        let options = resolved("").unwrap();
+        assert_eq!((options.cluster.as_str(), options.machines.len()), ("default", 2));
+        assert_eq!(options.machines[1].pools, ["default"]);
+        let pool = &options.pools[0];
+        assert_eq!((pool.size, &pool.transport, &pool.host), (vshmem_pool::DEFAULT_POOL, &None, &None));
+        assert!(options.network && options.doorbell.is_none() && options.accel.is_none());
+        assert_eq!(Description::default().resolve().unwrap().1, options);
+    }
+
+    #[test]
+    fn pools_go_to_their_machines() {
+        let text = "
+            [[machines]]
+            name = 'boss'
+            [[machines]]
+            name = 'w'
+            count = 2
+            [pools.default]
+            machines = ['boss']
+            [pools.a]
+            machines = ['w', 'w1']
+            [pools.b]
+            host = '/x'
+            machines = ['w1', 'boss']";
+        let options = resolved(text).unwrap();
+        let pools: Vec<_> = options.machines.iter().map(|machine| machine.pools.join(" ")).collect();
+        assert_eq!(pools, ["default b", "a", "a b"]);
+    }
+
+    #[test]
+    fn each_value_is_checked_where_it_is() {
+        let cases = [
+            ("hypervisor = 'x'", "1:14: there is no hypervisor x"),
+            ("accel = 'x'", "1:9: "),
+            ("name = 'a b'", "1:8: "),
+            ("largest-pool = 5", "1:16: room for a pool"),
+            ("spare-pools = 20", "1:15: a machine has room for 20"),
+            ("[pools.a]\nsize = '3M'", "2:8: a pool's size"),
+            ("[pools.a]\nalign = '1K'", "2:9: segments"),
+            ("[pools.a]\ntransport = 'x'", "2:13: machines that"),
+            ("[pools.'a b']", "1:8: "),
+            ("[pools.a]\nhost = 'w'\nsize = '1M'", "3:8: the pool has its size"),
+            ("[pools.default]\nhost = 'w'", "2:8: the pool \"default\" is"),
+            ("[pools.a]\nmachines = ['vm0', 'vm7']", "2:20: there is no machine"),
+            ("[[machines]]\nmemory = '1M'", "2:10: a machine needs"),
+            ("[[machines]]\n[[machines]]\ncpus = 256", "3:8: a machine has 1 to 255"),
+        ];
+        for (text, said) in cases {
+            let why = resolved(text).unwrap_err();
+            assert!(why.starts_with(&format!("c:{said}")), "{text}: {why}");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The sockets at which the back end serves machines' pools.
+
+use crate::error::Result;
+use crate::launcher::traits::Launcher;
+use crate::state::record::{Granted, Record};
+use std::path::PathBuf;
+
+/// Makes the back end serve pools of a machine; returns a socket for each that it serves. It stops serving a
+/// pool with the last machine that has it.
+pub fn sockets(launcher: &dyn Launcher, record: &Record, pools: &[Granted]) -> Result<Vec<Option<PathBuf>>> {
+    let serve = |pool: &Granted| match record.doorbell && pool.doorbell {
+        true => launcher.serve(&pool.path).map(Some),
+        false => Ok(None),
+    };
+    pools.iter().map(serve).collect()
+}
