@@ -43,10 +43,12 @@ Examples:
   vshmem up --share ~/data --share ~/results:rw
   vshmem up --cluster other
   vshmem up cluster.toml
+  vshmem up cluster.toml --dry-run
   vshmem up --schema > cluster.schema.json
 
 A file describes machines that differ, and further pools and the machines that get them; see
-docs/guide-cluster-file.md. Options come on top of what it says.
+docs/guide-cluster-file.md. Options come on top of what it says. In a cluster that runs,
+only what differs is changed.
 
 The machines see this system's programs and libraries (/usr, /bin, /lib, /opt, and of /etc what everybody can read), the
 current directory, the directory of libvshmem.so, and what --share names; no other files of this host. A current
@@ -83,6 +85,9 @@ pub struct Up {
     /// host runs
     #[arg(long)]
     pub reserve: bool,
+    /// Start the machines though this host may not have all of their memory
+    #[arg(long)]
+    pub overcommit: bool,
     /// A directory that the machines see, read-only (ro, the default) or writable (rw); may be repeated
     #[arg(long, value_name = "DIR[:ro|rw]", add = values::directories())]
     pub share: Vec<String>,
@@ -122,6 +127,16 @@ pub struct Up {
     /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
+    /// Say what would be done, and do nothing: what would start, or what would change in a cluster that runs,
+    /// and whether that is live or takes a removal, a restart or a rebuild
+    #[arg(long)]
+    pub dry_run: bool,
+    /// For a cluster that runs: end and remove machines that the file does not describe any more
+    #[arg(long, requires = "file")]
+    pub remove: bool,
+    /// For a cluster that runs: restart machines where a change takes that
+    #[arg(long, requires = "file")]
+    pub restart: bool,
     /// Print the JSON Schema of such a file, for editors, and start nothing
     #[arg(long)]
     pub schema: bool,

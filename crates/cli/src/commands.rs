@@ -6,6 +6,7 @@ use crate::args::{
 };
 use crate::attach::{Attach, Detach};
 use crate::doctor::Doctor;
+use crate::changes::{Grow, Repair, Shrink};
 use crate::grants::{Grant, Revoke};
 use crate::mpirun::args::Mpirun;
 use crate::rsh::Rsh;
@@ -62,6 +63,12 @@ pub enum Command {
     Down(Down),
     /// Restart machines that died, or that run
     Restart(Restart),
+    /// Add machines to a cluster that runs
+    Grow(Grow),
+    /// Remove machines from a cluster that runs
+    Shrink(Shrink),
+    /// Start machines again that died, with the pools that they had
+    Repair(Repair),
     /// Grant a pool to running machines
     Grant(Grant),
     /// Revoke a pool from running machines

@@ -2,6 +2,10 @@
 //! one.
 
 use crate::args;
+use schemars::generate::SchemaSettings;
+use schemars::transform::{transform_subschemas, Transform};
+use schemars::Schema;
+use serde_json::Value;
 use vshmem_cluster::description::cluster::{Description, Group, Pool, Size};
 use vshmem_cluster::description::file::File;
 use vshmem_cluster::description::pools::OWN;
@@ -57,6 +61,33 @@ fn of_options(up: &args::Up) -> Result<Description> {
         }
     }
     Ok(description)
+}
+
+/// The schema of a file that describes a cluster.
+pub fn schema() -> String {
+    let settings = SchemaSettings::draft2020_12().with_transform(NoNull);
+    let schema = settings.into_generator().into_root_schema_for::<Description>();
+    serde_json::to_string_pretty(&schema).expect("it is plain data") + "\n"
+}
+
+/// TOML has no null: what is not said is left out.
+#[derive(Clone)]
+struct NoNull;
+
+impl Transform for NoNull {
+    fn transform(&mut self, schema: &mut Schema) {
+        transform_subschemas(self, schema);
+        if schema.get("default").is_some_and(Value::is_null) {
+            schema.remove("default");
+        }
+        if let Some(Value::Array(kinds)) = schema.get_mut("type") {
+            kinds.retain(|kind| kind != "null");
+            if let [only] = &kinds[..] {
+                let only = only.clone();
+                schema.insert("type".into(), only);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::age::{age, show_age};
 use crate::json::print_document;
 use crate::output::print;
 use crate::table::{or_dash, Table};
-use crate::{args, description, schema, size};
+use crate::{args, changes, description, size};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Display;
@@ -15,7 +15,8 @@ use vshmem_cluster::pools::find;
 use vshmem_cluster::sample::Watched;
 use vshmem_cluster::{
     attached_machines, down as end, health, interrupt, launchers, list, restart as start_anew, up as start,
-    AttachedStatus, Health, How, Listed, Machine, MachineState, Monitor, Progress, Record, Result, Running,
+    AttachedStatus, Health, How, Listed, Machine, MachineState, Monitor, Permitted, Progress, Record, Result,
+    Running,
 };
 
 /// Each machine's member in the cluster's pool.
@@ -36,22 +37,21 @@ fn members(listed: &Listed) -> Vec<Option<Member>> {
 /// Starts machines.
 pub fn up(up: &args::Up) -> Result<u8> {
     if up.schema {
-        return print(&schema::of_description()).map(|()| 0);
+        return print(&description::schema()).map(|()| 0);
     }
     let begun = Instant::now();
     interrupt::watch();
     let (launcher, options) = description::options(up)?;
-    let how = How { timeout: Duration::from_secs(up.timeout) };
+    let how = How { timeout: Duration::from_secs(up.timeout), overcommit: up.overcommit };
+    if up.dry_run {
+        return changes::show(&options);
+    }
     let quiet = up.quiet;
-    let mut tell = |step: Progress| {
-        let text = match step {
-            Progress::Message(text) => text,
-            Progress::Ready(name) => format!("{name} is up"),
-        };
-        if !quiet {
-            eprintln!("vshmem up: {text} ({:.1} s)", begun.elapsed().as_secs_f64());
-        }
-    };
+    let permitted = Permitted { remove: up.remove, restart: up.restart, overcommit: up.overcommit };
+    if up.file.is_some() && changes::update(&options, permitted, how.timeout, quiet)? {
+        return Ok(0);
+    }
+    let mut tell = changes::teller("up", quiet);
     let record = start(launcher, &options, how, &mut tell)?;
     if !quiet {
         let names: Vec<_> = record.machines.iter().map(|m| m.name.as_str()).collect();

@@ -10,6 +10,7 @@ mod agent;
 mod args;
 #[path = "../../cluster/src/launcher/qemu/command.rs"]
 mod attach;
+mod changes;
 mod check;
 mod commands;
 mod complete;
@@ -88,6 +89,9 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Mpirun(mpirun) => mpirun::mpirun(*mpirun),
         Command::Rsh(rsh) => rsh::rsh(&rsh),
         Command::Down(down) => machines::down(&down),
+        Command::Grow(grow) => changes::grow(&grow),
+        Command::Shrink(shrink) => changes::shrink(&shrink),
+        Command::Repair(repair) => changes::repair(&repair),
         Command::Restart(restart) => machines::restart(&restart),
         Command::Grant(grant) => grants::grant(&grant),
         Command::Revoke(revoke) => grants::revoke(&revoke),

@@ -1,5 +1,4 @@
-//! The JSON Schemas of what commands print with `--json` (`vshmem schema`, docs/json.md), and of what
-//! `vshmem up` reads (`--schema`).
+//! `vshmem schema`: the JSON Schemas of what commands print with `--json` (docs/json.md).
 
 use crate::json::Document;
 use crate::output::print;
@@ -7,8 +6,6 @@ use clap::ValueEnum;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{transform_subschemas, Transform};
 use schemars::{JsonSchema, Schema};
-use serde_json::Value;
-use vshmem_cluster::description::cluster::Description;
 use vshmem_cluster::Result;
 
 /// The commands that have `--json`.
@@ -61,39 +58,12 @@ fn schema_of(which: Documents) -> Schema {
     }
 }
 
-/// The schema of a file that describes a cluster.
-pub fn of_description() -> String {
-    let settings = SchemaSettings::draft2020_12().with_transform(NoNull);
-    let schema = settings.into_generator().into_root_schema_for::<Description>();
-    serde_json::to_string_pretty(&schema).expect("it is plain data") + "\n"
-}
-
 fn shape<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(NothingElse);
     let mut schema = settings.into_generator().into_root_schema_for::<Document<T>>();
     // The name of an internal type means nothing to readers.
     schema.remove("title");
     schema
-}
-
-/// TOML has no null: what is not said is left out.
-#[derive(Clone)]
-struct NoNull;
-
-impl Transform for NoNull {
-    fn transform(&mut self, schema: &mut Schema) {
-        transform_subschemas(self, schema);
-        if schema.get("default").is_some_and(Value::is_null) {
-            schema.remove("default");
-        }
-        if let Some(Value::Array(kinds)) = schema.get_mut("type") {
-            kinds.retain(|kind| kind != "null");
-            if let [only] = &kinds[..] {
-                let only = only.clone();
-                schema.insert("type".into(), only);
-            }
-        }
-    }
 }
 
 /// No object has a field that the schema does not describe.
@@ -112,7 +82,9 @@ impl Transform for NothingElse {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::description;
     use crate::json::VERSION;
+    use serde_json::Value;
 
     /// Each object's properties are told as far down as there are any. One alone is a case, which is told as
     /// a whole.
@@ -153,7 +125,7 @@ mod tests {
     }
     #[test]
     fn the_schema_of_a_description_is_written_down() {
-        let schema = of_description();
+        let schema = description::schema();
         let read: Value = serde_json::from_str(&schema).unwrap();
         check(&read, "cluster");
         let file = format!("{}/../../docs/schemas/cluster.json", env!("CARGO_MANIFEST_DIR"));

@@ -57,12 +57,16 @@ impl Scene {
         let pool = json!({"name": "default", "path": self.pool(), "size": 1 << 20, "doorbell": false});
         let mut record = json!({
             "version": 2, "name": self.name, "boot": boot.trim(), "starter": null, "accel": "tcg", "kernel": "/no/kernel",
-            "cpus": 1, "memory": 1 << 29, "pool": self.pool(), "pool_size": 1 << 20, "channels": 1, "since": 1,
-            "first_pools": [pool],
-            "machines": [{"name": "vm0", "index": 0, "runs": runs, "address": null, "cores": [], "pools": [pool]}]
+            "pool": self.pool(), "pool_size": 1 << 20, "channels": 1, "since": 1,
+            "machines": [{
+                "name": "vm0", "index": 0, "runs": runs, "address": null, "cores": [], "cpus": 1, "memory": 1 << 29,
+                "first_pools": [pool], "pools": [pool],
+            }]
         });
         for (key, value) in changes.as_object().unwrap() {
-            record[key] = value.clone();
+            let machine = &mut record["machines"][0];
+            let of = if machine.get(key).is_some() { machine } else { &mut record };
+            of[key] = value.clone();
         }
         fs::write(self.directory().join("cluster.json"), record.to_string()).unwrap();
         fs::write(self.directory().join("vm0/qmp.sock"), "").unwrap();
@@ -155,6 +159,27 @@ fn of_the_dead_it_is_said_what_can_be_done() {
 }
 
 #[test]
+fn what_a_file_would_start_is_said_and_not_started() {
+    let scene = Scene::new("dry");
+    scene.write(None, json!({}));
+    let before = scene.files();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/cluster/boss-and-workers.toml");
+    let told = scene.run(&["up", file, "--cluster", "none", "--dry-run"]);
+    assert_eq!(
+        String::from_utf8_lossy(&told.stdout),
+        "make     the pool default: 256M\nmake     the pool work: 64M\n\
+         start    boss: 2 cores, 512M of memory, pools default\n\
+         start    worker0: 1 core, 256M of memory, pools default, work\n\
+         start    worker1: 1 core, 256M of memory, pools default, work\n"
+    );
+    // The record of this one does not say what was asked for.
+    let said = scene.refused(125, &["up", file, "--dry-run"]);
+    assert!(said.contains("older vshmem"), "{said}");
+    assert!(scene.files() == before);
+    assert!(scene.run(&["down"]).status.success());
+}
+
+#[test]
 fn the_pool_of_machines_that_died_is_kept() {
     let scene = Scene::new("kept");
     scene.write(None, json!({}));
@@ -186,7 +211,7 @@ fn what_can_be_known_to_fail_ends_no_machine() {
             json!({"first_pools": [{"name": "work", "path": "/no/pool", "size": 1 << 20, "doorbell": false}]}),
             "/no/pool",
         ),
-        (json!({"first_pools": []}), "older vshmem"),
+        (json!({"cpus": 0}), "older vshmem"),
     ] {
         scene.write(Some(&machine), changes);
         let said = scene.refused(125, &["restart", "vm0"]);

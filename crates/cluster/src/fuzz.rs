@@ -5,6 +5,7 @@ use crate::commands::channel::Channel;
 use crate::commands::group::Group;
 use crate::commands::launch::{requests::Request, requests::Requests, words};
 use crate::commands::output::{self, Output};
+use crate::description::file::File;
 use crate::guest::session::testing::Machine;
 use crate::launcher::{affinity, front_end, table};
 use crate::state::record::Record;
@@ -39,6 +40,7 @@ pub const READERS: &[(&str, Reader)] = &[
     ("host session", host_session),
     ("relay", relay),
     ("remote command", remote_command),
+    ("description", description),
 ];
 
 /// The launchers' parsers.
@@ -236,6 +238,18 @@ fn lists(bytes: &[u8]) {
     }
 }
 
+/// The file of a cluster. A mistake has a place in it.
+fn description(text: &[u8]) {
+    let text = String::from_utf8_lossy(text).into_owned();
+    match File::parse("c.toml".into(), text, Path::new("/d")) {
+        Err(error) => assert!(error.to_string().starts_with("c.toml:"), "{error}"),
+        Ok(file) => match file.description.resolve() {
+            Ok((_, options)) => assert!(!options.machines.is_empty() && !options.pools.is_empty()),
+            Err(fault) => drop(file.explain(fault).to_string()),
+        },
+    }
+}
+
 /// A name that a member wrote into a pool.
 fn name(bytes: &[u8]) {
     assert!(!processes::readable(bytes).chars().any(char::is_control), "fit for a terminal");
@@ -247,7 +261,11 @@ mod tests {
 
     #[test]
     fn samples_are_parsed() {
-        let samples: [(&str, &[u8]); 9] = [
+        let samples: [(&str, &[u8]); 10] = [
+            (
+                "description",
+                b"name = 'a'\n[[machines]]\ncount = 3\nmemory = '\xc3\xbc'\n[pools.b]\nmachines = ['vm1', 'x']\n",
+            ),
             (
                 "relay",
                 b"{\"ready\":{\"shell\":\"/x\"}}\n\xff{\"start\":{\"id\":1,\"host\":\"a\",\"command\":\"xy\"}}\n{\"hungup\":{\"id\":1}}\n",

@@ -9,6 +9,7 @@
 //! | module | subject |
 //! | --- | --- |
 //! | `description` | what a file or options say of a cluster |
+//! | `change` | changing a cluster that runs |
 //! | `host`, `commands` | what `vshmem` does with clusters, and with commands in machines |
 //! | `guest` | a machine's first process |
 //! | `remote_shell` | an MPI launcher's remote shell, and its relay |
@@ -20,6 +21,7 @@
 //! | `wire` | the protocol between a host and a machine's agent |
 
 mod boot;
+mod change;
 pub mod check;
 mod client;
 mod commands;
@@ -52,6 +54,9 @@ mod user;
 mod view;
 mod wire;
 
+pub use change::apply::{apply, changeable, changes, Permitted};
+pub use change::plan::{described, Change};
+pub use change::size::{grown, shrunk};
 pub use commands::job::Job;
 pub use commands::launch::{launch, Host, Launch};
 pub use commands::local::{main as commands_main, serve_stdio as serve_commands, NAME as COMMANDS};
@@ -60,10 +65,11 @@ pub use commands::run::{run, Options as RunOptions};
 pub use guest::main as guest_main;
 pub use host::cluster::{down, health, list, Listed};
 pub use host::names;
+pub use host::repair::{repair, watch as watch_cluster};
 pub use host::restart::restart;
 pub use host::up::{up, How};
 pub use host::users::{check_unused, declare_dead_machines};
-pub use launcher::options::{Options as UpOptions, Progress};
+pub use launcher::options::{Options as UpOptions, PoolOptions, Progress};
 pub use launcher::qemu::attach::{attach, detach, AttachOptions, AttachResult};
 pub use launcher::qemu::attached::{Attached, Monitor};
 pub use launcher::qemu::confined::main as sandbox_main;

@@ -11,7 +11,12 @@ use std::io;
 pub fn available_for(file: &CStr) -> Option<u64> {
     // Huge pages are reserved beforehand, and files on disks can be larger than memory.
     let of_memory = statfs(file).ok()?.f_type == libc::TMPFS_MAGIC;
-    of_memory.then(|| fs::read_to_string("/proc/meminfo").ok())?.as_deref().and_then(available)
+    of_memory.then(available)?
+}
+
+/// Memory that the kernel can give to anybody without reclaiming somebody's, swap included.
+pub fn available() -> Option<u64> {
+    available_in(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
 /// Free bytes of a file's file system.
@@ -35,7 +40,7 @@ pub fn check_available(bytes: u64, promised: bool) -> io::Result<()> {
     }
 }
 
-fn available(meminfo: &str) -> Option<u64> {
+fn available_in(meminfo: &str) -> Option<u64> {
     let field = |name: &str| {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
@@ -52,9 +57,9 @@ mod tests {
     fn memory_is_read() {
         let text =
             "MemTotal:       100 kB\nMemFree:   1 kB\nMemAvailable:       40 kB\nSwapFree:         2 kB\n";
-        assert_eq!(available(text), Some(42 * 1024));
-        assert_eq!(available("MemAvailable: x kB"), None);
-        assert_eq!(available(""), None);
+        assert_eq!(available_in(text), Some(42 * 1024));
+        assert_eq!(available_in("MemAvailable: x kB"), None);
+        assert_eq!(available_in(""), None);
     }
 
     #[test]

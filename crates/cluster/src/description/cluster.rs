@@ -37,8 +37,8 @@ pub struct Description {
     pub largest_pool: Option<Size>,
     /// The machines; by default two.
     pub machines: Vec<Group>,
-    /// The pools, by their names in the machines. All machines share the pool "default" unless it says who has
-    /// it.
+    /// The pools, by their names in the machines. All machines share the pool "default" unless it says
+    /// which do.
     pub pools: BTreeMap<String, Pool>,
 }
 

@@ -143,7 +143,7 @@ mod tests {
             ("[pools.a]\nsize = '3M'", "2:8: a pool's size"),
             ("[pools.a]\nalign = '1K'", "2:9: segments"),
             ("[pools.a]\ntransport = 'x'", "2:13: machines that"),
-            ("[pools.'a b']", "1:8: "),
+            ("[pools.'a b']", "1:1: "),
             ("[pools.a]\nhost = 'w'\nsize = '1M'", "3:8: the pool has its size"),
             ("[pools.default]\nhost = 'w'", "2:8: the pool \"default\" is"),
             ("[pools.a]\nmachines = ['vm0', 'vm7']", "2:20: there is no machine"),

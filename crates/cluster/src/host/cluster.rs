@@ -108,6 +108,7 @@ fn declare_dead_elsewhere(record: &mut Record, states: &[MachineState]) {
             let others = |pool: &&Granted| pool.path != cluster;
             let others: Vec<_> = machine.pools.iter().filter(others).cloned().collect();
             machine.pools.retain(|pool| pool.path == cluster);
+            machine.lost_pools.extend(others.iter().cloned());
             let process = machine.runs.as_ref().and_then(Running::pid);
             dead::declare_in(&others, &machine.name, &mut |pool| {
                 launcher.release_pool(pool, &machine.name, process);

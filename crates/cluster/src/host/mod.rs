@@ -2,14 +2,18 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `up`, `restart`, `wait` | starting machines, and waiting until they take commands |
+//! | `up`, `restart`, `repair`, `wait` | starting machines, and waiting until they take commands |
+//! | `batches`, `claims` | which machines boot together, and whether this host has their memory |
 //! | `cluster` | listing clusters and ending them |
 //! | `serving` | the sockets at which the back end serves pools |
 //! | `users` | users of a pool |
 //! | `names` | names for completion |
 
+mod batches;
+pub mod claims;
 pub mod cluster;
 pub mod names;
+pub mod repair;
 pub mod restart;
 mod serving;
 pub mod up;

@@ -1,7 +1,7 @@
 //! Restarts machines of a cluster: those that died, and running ones, whose power is cut.
 
 use super::wait::wait;
-use super::{cluster, serving};
+use super::{batches, cluster, serving};
 use crate::boot::driver;
 use crate::boot::initramfs::Initramfs;
 use crate::boot::software::Software;
@@ -14,7 +14,7 @@ use crate::launcher::traits::StartOptions;
 use crate::state::directories::{boot_id, private_directory};
 use crate::state::lock::{remove_cluster_directory, try_lock_cluster, wait_for_lock, Lock};
 use crate::state::machine::{index_of, no_cluster, state, MachineState};
-use crate::state::record::{Machine, Record};
+use crate::state::record::{Granted, Machine, Record};
 use crate::{interrupt, memory};
 use std::fs::File;
 use std::io;
@@ -23,6 +23,18 @@ use std::time::Duration;
 
 /// How long a machine may take to shut down.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The pools of machines that are restarted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pools {
+    /// Those that they start with, though they may have lost them since.
+    First,
+    /// Those of them that they had at last.
+    Kept,
+}
+
+/// Pools of machines, by the machines' names.
+pub type Later = Vec<(String, Vec<Granted>)>;
 
 /// Restarts the machines of these names together, with what they had after `up`. Before that, their processes
 /// are declared dead, so that nobody waits for what those held; other machines run on. Pools that were
@@ -33,6 +45,17 @@ pub fn restart(
     timeout: Duration,
     report: &mut dyn FnMut(Progress),
 ) -> Result<()> {
+    restart_with(cluster, names, Pools::First, timeout, report).map(drop)
+}
+
+/// The same, with these pools. Returns those that were granted later.
+pub fn restart_with(
+    cluster: &str,
+    names: &[String],
+    pools: Pools,
+    timeout: Duration,
+    report: &mut dyn FnMut(Progress),
+) -> Result<Later> {
     let lock = wait_for_lock(&format!("the cluster {cluster}"), || try_lock_cluster(cluster))?;
     let (record, indices) = find(cluster, names, &lock)?;
     // Failures that can be foreseen occur before anything is ended.
@@ -52,10 +75,18 @@ pub fn restart(
     for &index in &indices {
         serving::sockets(launcher, &record, &record.machines[index].first_pools)?;
     }
-    restart_all(record, &indices, (&software, &initramfs), timeout, report)
+    let how = How { pools, timeout };
+    let later = restart_all(record, &indices, (&software, &initramfs), how, report)
         .map_err(|error| interrupt::check().err().unwrap_or(error))?;
     drop(lock);
-    Ok(())
+    Ok(later)
+}
+
+/// How machines are restarted.
+#[derive(Clone, Copy)]
+struct How {
+    pools: Pools,
+    timeout: Duration,
 }
 
 /// The cluster's record, and the indices of the machines of these names; if there are none, of all that died.
@@ -163,26 +194,31 @@ fn restart_all(
     mut record: Record,
     indices: &[usize],
     start: (&Software, &Initramfs),
-    timeout: Duration,
+    how: How,
     report: &mut dyn FnMut(Progress),
-) -> Result<()> {
+) -> Result<Later> {
     // All of them first, so that none is linked to one that ends.
+    let mut later = Vec::new();
     for &index in indices {
-        end(&mut record, index)?;
+        later.push((record.machines[index].name.clone(), end(&mut record, index, how.pools)?));
     }
-    let mut starting = Vec::new();
-    for &index in indices {
-        starting.push((index, begin(&mut record, index, start, report)?));
-    }
-    wait(&record, indices.to_vec(), timeout, &mut |name| {
-        // It stays even if others fail.
-        for (index, machine) in &mut starting {
-            if record.machines[*index].name == name {
-                machine.0 = None;
-            }
+    let cpus: Vec<u32> = indices.iter().map(|&index| record.machines[index].cpus).collect();
+    for batch in batches::of(&cpus) {
+        let mut starting = Vec::new();
+        for &index in &indices[batch.clone()] {
+            starting.push((index, begin(&mut record, index, start, report)?));
         }
-        report(Progress::Ready(name.into()));
-    })
+        wait(&record, indices[batch].to_vec(), how.timeout, &mut |name| {
+            // It stays even if others fail.
+            for (index, machine) in &mut starting {
+                if record.machines[*index].name == name {
+                    machine.0 = None;
+                }
+            }
+            report(Progress::Ready(name.into()));
+        })?;
+    }
+    Ok(later)
 }
 
 /// Starts the machine again, and updates the record.
@@ -218,8 +254,9 @@ fn begin(
     Ok(starting)
 }
 
-/// Ends a machine if it runs, declares it dead in its pools, and gives it the pools that it started with.
-fn end(record: &mut Record, index: usize) -> Result<()> {
+/// Ends a machine if it runs, declares it dead in its pools, and gives it those of these that it started with.
+/// Returns those that it was granted later.
+fn end(record: &mut Record, index: usize, pools: Pools) -> Result<Vec<Granted>> {
     if let Some(running) = record.machines[index].runs.as_ref().filter(|it| it.alive()) {
         running.end(EXIT_TIMEOUT);
         if running.alive() {
@@ -229,10 +266,18 @@ fn end(record: &mut Record, index: usize) -> Result<()> {
     }
     cluster::declare_one_dead(record, index);
     let machine = &mut record.machines[index];
+    let mut had = std::mem::take(&mut machine.pools);
+    had.append(&mut machine.lost_pools);
+    let has = |all: &[Granted], pool: &Granted| all.iter().any(|other| other.path == pool.path);
     machine.pools.clone_from(&machine.first_pools);
+    if pools == Pools::Kept {
+        machine.pools.retain(|pool| has(&had, pool));
+    }
+    had.retain(|pool| !has(&machine.first_pools, pool));
     // Even if `up` was interrupted: from now on there is something to keep.
     record.starter = None;
     // Old sockets would be taken for those of the new machine.
     cluster::remove_sockets(&record.machine_directory(&record.machines[index])?);
-    record.write()
+    record.write()?;
+    Ok(had)
 }

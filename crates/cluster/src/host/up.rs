@@ -1,7 +1,7 @@
 //! Starts a cluster.
 
 use super::wait::wait;
-use super::{cluster, serving, users};
+use super::{batches, claims, cluster, serving, users};
 use crate::boot::initramfs::Initramfs;
 use crate::boot::software::Software;
 use crate::description::machines::MAX_NAME;
@@ -21,7 +21,6 @@ use crate::state::process::Process;
 use crate::state::record::{Granted, Machine, Record, VERSION};
 use crate::state::settings::address;
 use crate::state::share::{self, Share};
-use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,6 +32,8 @@ const MAX_CHANNELS: usize = 99;
 pub struct How {
     /// Time limit for booting machines that boot together.
     pub timeout: Duration,
+    /// Though this host may not have all of the machines' memory.
+    pub overcommit: bool,
 }
 
 /// Starts a cluster. Nothing of it is left if that fails or is interrupted.
@@ -136,7 +137,7 @@ fn start(
     let software =
         launcher.software(transport, kernel, &options.driver, options.accel.as_deref(), &mut message)?;
     let shares = share::choose(&options.shares, &mut message)?;
-    prepare(launcher, options, started, &software, (pools, shares))?;
+    prepare(launcher, options, how, started, &software, (pools, shares))?;
     let initramfs = Initramfs::write(&options.cluster, &software)?;
     let (count, plural) = (options.machines.len(), if options.machines.len() == 1 { "" } else { "s" });
     message(&format!("booting {count} machine{plural} {}", software.description));
@@ -161,6 +162,7 @@ fn check_length(directory: &Path) -> Result<()> {
 fn prepare(
     launcher: &dyn Launcher,
     options: &Options,
+    how: How,
     started: &mut Started,
     software: &Software,
     (mut pools, shares): (Vec<Granted>, Vec<Share>),
@@ -186,6 +188,7 @@ fn prepare(
             memory: machine.memory,
             first_pools: its_pools.clone(),
             pools: its_pools,
+            lost_pools: vec![],
         }
     };
     let record = Record {
@@ -209,7 +212,8 @@ fn prepare(
         made_pools: own_pools(options)[1..].to_vec(),
         options: Some(options.clone()),
     };
-    record.write()?;
+    let all: Vec<usize> = (0..record.machines.len()).collect();
+    claims::claim(&record, &all, how.overcommit)?;
     started.record = Some(record.clone());
     for machine in &record.machines {
         private_directory(&record.machine_directory(machine)?)?;
@@ -273,7 +277,7 @@ fn boot(
     let mut links = links(options)?.into_iter();
     let mut cores = cores_for(launcher, record)?.into_iter();
     let cpus: Vec<u32> = record.machines.iter().map(|machine| machine.cpus).collect();
-    for batch in batches(&cpus, affinity::available_cores().len()) {
+    for batch in batches::of(&cpus) {
         for index in batch.clone() {
             let sockets = serving::sockets(launcher, record, &record.machines[index].pools)?;
             let start =
@@ -293,24 +297,6 @@ fn boot(
         wait(record, batch.collect(), how.timeout, &mut |name| report(Progress::Ready(name.into())))?;
     }
     Ok(())
-}
-
-/// Machines that boot together: as many as have two virtual cores for each core of this host, and at least
-/// one.
-fn batches(cpus: &[u32], cores: usize) -> Vec<Range<usize>> {
-    let mut all: Vec<Range<usize>> = Vec::new();
-    let mut taken = 0;
-    for (index, &cpus) in cpus.iter().enumerate() {
-        taken += cpus as usize;
-        match all.last_mut() {
-            Some(last) if taken <= 2 * cores => last.end = index + 1,
-            _ => {
-                all.push(index..index + 1);
-                taken = cpus as usize;
-            }
-        }
-    }
-    all
 }
 
 /// Makes the back end serve the pools, and reports how waiters are woken. If doorbells were not requested,
@@ -369,17 +355,4 @@ fn cores_for(launcher: &dyn Launcher, record: &Record) -> Result<Vec<Vec<usize>>
     cores.retain(|core| !taken.contains(core));
     let cpus: Vec<u32> = record.machines.iter().map(|machine| machine.cpus).collect();
     Ok(affinity::assign_cores(&cores, &cpus).unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn machines_boot_in_batches() {
-        assert_eq!(batches(&[1; 6], 2), [0..4, 4..6]);
-        assert_eq!(batches(&[1, 9, 1, 1], 2), [0..1, 1..2, 2..4]);
-        assert_eq!(batches(&[1], 0), [0..1]);
-        assert_eq!(batches(&[], 4), []);
-    }
 }

@@ -4,6 +4,7 @@
 pub use super::qemu::attached;
 #[cfg(any(test, feature = "fuzz"))]
 pub use super::qemu::fuzz::READERS;
+pub use super::qemu::grant::{grant, revoke};
 pub use super::qemu::health::clear_attached;
 
 use super::qemu::launcher::Qemu;

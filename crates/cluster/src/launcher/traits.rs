@@ -1,7 +1,7 @@
 //! The interface of a launcher, on the host ([`Launcher`]) and in a machine ([`Guest`]).
 
 use super::network::Link;
-use super::options::Options;
+use super::options::{Options, PoolOptions};
 use super::running::Running;
 use crate::boot::driver;
 use crate::boot::initramfs::Initramfs;
@@ -31,6 +31,16 @@ pub trait Launcher: Sync {
     /// An error unless its machines can be granted pools while they run.
     fn check_grants(&self, _machine: &str) -> Result<()> {
         Ok(())
+    }
+
+    /// Whether a machine can be granted this pool while it runs.
+    fn can_grant(&self, _record: &Record, _machine: &Machine, _pool: &PoolOptions) -> bool {
+        false
+    }
+
+    /// Whether a machine can lose this pool while it runs.
+    fn can_revoke(&self, _record: &Record, _pool: &Granted) -> bool {
+        false
     }
 
     /// The name of a cluster's pool in its machines.

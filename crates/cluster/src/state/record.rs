@@ -67,6 +67,9 @@ pub struct Machine {
     /// knows which.
     #[serde(default)]
     pub pools: Vec<Granted>,
+    /// Pools that it had when it died, besides the cluster's, once it has been declared dead in them.
+    #[serde(default)]
+    pub lost_pools: Vec<Granted>,
 }
 
 /// The record of a cluster.

@@ -11,7 +11,7 @@ use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
 use crate::error::{error, Explain, Result};
 use crate::launcher::network::Link;
-use crate::launcher::options::Options;
+use crate::launcher::options::{Options, PoolOptions};
 use crate::launcher::running::Running;
 use crate::launcher::starting::{self, boot_failed};
 use crate::launcher::traits::{Facts, Guest, Keep, Launcher, StartOptions};
@@ -73,6 +73,20 @@ impl Launcher for Qemu {
             opened.explain(|| "/dev/kvm can't be used any more".into())?;
         }
         Ok(())
+    }
+
+    /// Behind a spare port, and as persistent memory where there is room for it.
+    fn can_grant(&self, record: &Record, machine: &Machine, pool: &PoolOptions) -> bool {
+        let later = machine.pools.len().saturating_sub(machine.first_pools.len());
+        let has_port = later < record.ports.spare as usize && pool.size <= record.ports.largest;
+        let has_room = || machine.first_pools.iter().any(|pool| is_dax(&pool.transport));
+        has_port && (!is_dax(&pool.transport) || has_room())
+    }
+
+    /// As `plug::can_unplug_doorbell` says, and `Hotplug::check_not_fixed`.
+    fn can_revoke(&self, record: &Record, pool: &Granted) -> bool {
+        let rings = record.doorbell && pool.doorbell;
+        pool.transport.is_none() && (!rings || record.accel == Accel::Kvm.name())
     }
 
     fn pool_name(&self, _: &str) -> String {

@@ -32,7 +32,7 @@ pub struct Target {
 
 /// Its record.
 enum Home {
-    Cluster { record: Record, index: usize },
+    Cluster { record: Box<Record>, index: usize },
     Attached(Attached),
 }
 
@@ -87,7 +87,7 @@ impl Target {
             doorbell: record.doorbell,
             access: FileAccess::Descriptors(user::of_machine(machine.index)),
             connection: Connection::to_machine(&record, machine)?,
-            home: Home::Cluster { record, index },
+            home: Home::Cluster { record: Box::new(record), index },
             _lock: lock,
         })
     }

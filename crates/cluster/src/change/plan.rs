@@ -1,0 +1,357 @@
+//! What differs between a cluster's options and new ones, and what it takes to change it. This only compares.
+
+use crate::launcher::options::{MachineOptions, Options, PoolOptions};
+use std::fmt::{self, Debug};
+
+/// What a change takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// Machines run on meanwhile, and others come.
+    Live,
+    /// A machine of the cluster is ended for good.
+    Removal,
+    /// A machine is restarted: what runs in it ends.
+    Restart,
+    /// The cluster has to be ended and started anew.
+    Rebuild,
+}
+
+/// A change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// A pool is made for the cluster, or one of the host is used.
+    AddPool(PoolOptions),
+    /// A machine gets a pool. The machine, the pool.
+    Grant(String, String),
+    /// A machine loses a pool.
+    Revoke(String, String),
+    /// A pool is not the cluster's any more.
+    DropPool(String),
+    /// A pool is backed with memory.
+    Reserve(String),
+    /// A machine is ended and removed.
+    Remove(String),
+    /// A machine is made.
+    Add(MachineOptions),
+    /// A machine has other cores and memory.
+    Resize(MachineOptions),
+    /// A machine that has died is started.
+    Revive(String),
+    /// Something that can't be changed in a cluster that there is.
+    Other,
+}
+
+/// A change, and what it takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// What is done.
+    pub step: Step,
+    /// What it takes.
+    pub effort: Effort,
+    /// The machine that is restarted for it, if one is.
+    pub machine: Option<String>,
+    /// In words.
+    pub text: String,
+}
+
+impl Change {
+    /// A machine is added.
+    pub fn adds(&self) -> bool {
+        matches!(self.step, Step::Add(_))
+    }
+
+    /// A machine is removed.
+    pub fn removes(&self) -> bool {
+        matches!(self.step, Step::Remove(_))
+    }
+}
+
+/// What is asked about a cluster that runs.
+pub trait Running {
+    /// Whether a machine can be given a pool while it runs.
+    fn can_grant(&self, machine: &str, pool: &PoolOptions) -> bool;
+    /// Whether it can lose the pool of this name while it runs.
+    fn can_revoke(&self, machine: &str, pool: &str) -> bool;
+    /// It has died.
+    fn has_died(&self, machine: &str) -> bool;
+    /// The cluster can do without it.
+    fn can_remove(&self, machine: &str) -> bool;
+}
+
+impl fmt::Display for Effort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Effort::Live => "live",
+            Effort::Removal => "removal",
+            Effort::Restart => "restart",
+            Effort::Rebuild => "rebuild",
+        })
+    }
+}
+
+/// All changes, in the order in which they are made.
+pub fn plan(old: &Options, new: &Options, running: &dyn Running) -> Vec<Change> {
+    let mut all = settings(old, new);
+    pools(old, new, &mut all);
+    machines(old, new, running, &mut all);
+    // Pools that others get come first, and go when nobody has them any more.
+    all.sort_by_key(|change| match change.step {
+        Step::Other => 0,
+        Step::AddPool(_) | Step::Reserve(_) => 1,
+        Step::Remove(_) => 2,
+        Step::Revoke(..) => 3,
+        Step::DropPool(_) => 6,
+        Step::Add(_) => 5,
+        Step::Grant(..) | Step::Resize(_) | Step::Revive(_) => 4,
+    });
+    all
+}
+
+fn change(step: Step, effort: Effort, text: String) -> Change {
+    Change { step, effort, machine: None, text }
+}
+
+/// What holds for the whole cluster can't be changed.
+fn settings(old: &Options, new: &Options) -> Vec<Change> {
+    let mut all = Vec::new();
+    let mut compare = |what: &str, old: &dyn Debug, new: &dyn Debug| {
+        let (old, new) = (format!("{old:?}"), format!("{new:?}"));
+        if old != new {
+            all.push(change(Step::Other, Effort::Rebuild, format!("{what}: {old} becomes {new}")));
+        }
+    };
+    compare("shares", &old.shares, &new.shares);
+    compare("spare-pools", &old.ports.spare, &new.ports.spare);
+    compare("largest-pool", &old.ports.largest, &new.ports.largest);
+    compare("network", &old.network, &new.network);
+    compare("doorbell", &old.doorbell, &new.doorbell);
+    compare("driver", &old.driver, &new.driver);
+    compare("accel", &old.accel, &new.accel);
+    compare("kernel", &old.kernel, &new.kernel);
+    all
+}
+
+fn pools(old: &Options, new: &Options, all: &mut Vec<Change>) {
+    for pool in &new.pools {
+        let name = &pool.name;
+        let Some(had) = old.pools.iter().find(|had| had.name == *name) else {
+            let what = match &pool.host {
+                Some(host) => format!("use the pool {host} as {name}"),
+                None => format!("make the pool {name}"),
+            };
+            all.push(change(Step::AddPool(pool.clone()), Effort::Live, what));
+            continue;
+        };
+        if pool.reserve && !had.reserve {
+            let what = format!("back the pool {name} with memory");
+            all.push(change(Step::Reserve(name.clone()), Effort::Live, what));
+        }
+        let rest = |pool: &PoolOptions| PoolOptions { reserve: false, ..pool.clone() };
+        if rest(pool) != rest(had) || had.reserve && !pool.reserve {
+            let what = format!("the pool {name} becomes another one, without what is in it");
+            all.push(change(Step::Other, Effort::Rebuild, what));
+        }
+    }
+    for had in old.pools.iter().filter(|had| !new.pools.iter().any(|pool| pool.name == had.name)) {
+        let name = had.name.clone();
+        let what = match had.host {
+            Some(_) => format!("the pool {name} is not used any more"),
+            None => format!("remove the pool {name}"),
+        };
+        all.push(change(Step::DropPool(name), Effort::Live, what));
+    }
+}
+
+fn machines(old: &Options, new: &Options, running: &dyn Running, all: &mut Vec<Change>) {
+    for had in old.machines.iter().filter(|had| !new.machines.iter().any(|it| it.name == had.name)) {
+        let name = had.name.clone();
+        let (effort, what) = match running.can_remove(&name) {
+            true => (Effort::Removal, format!("end and remove {name}")),
+            false => {
+                (Effort::Rebuild, format!("remove {name}, through which the network of the others goes"))
+            }
+        };
+        all.push(change(Step::Remove(name), effort, what));
+    }
+    for machine in &new.machines {
+        let name = &machine.name;
+        let Some(had) = old.machines.iter().find(|had| had.name == *name) else {
+            all.push(change(Step::Add(machine.clone()), Effort::Live, format!("add {}", described(machine))));
+            continue;
+        };
+        let died = running.has_died(name);
+        if died {
+            all.push(change(
+                Step::Revive(name.clone()),
+                Effort::Live,
+                format!("start {name}, which has died"),
+            ));
+        }
+        let restarts = |step, what| Change {
+            machine: Some(name.clone()),
+            ..change(step, if died { Effort::Live } else { Effort::Restart }, what)
+        };
+        if (had.cpus, had.memory) != (machine.cpus, machine.memory) {
+            all.push(restarts(Step::Resize(machine.clone()), resized(had, machine)));
+        }
+        for pool in had.pools.iter().filter(|pool| !machine.pools.contains(pool)) {
+            let (step, what) =
+                (Step::Revoke(name.clone(), pool.clone()), format!("revoke {pool} from {name}"));
+            all.push(match !died && running.can_revoke(name, pool) {
+                true => change(step, Effort::Live, what),
+                false => restarts(step, what),
+            });
+        }
+        for pool in machine.pools.iter().filter(|pool| !had.pools.contains(pool)) {
+            let (step, what) = (Step::Grant(name.clone(), pool.clone()), format!("grant {pool} to {name}"));
+            let wanted = new.pools.iter().find(|it| it.name == *pool);
+            all.push(match !died && wanted.is_some_and(|wanted| running.can_grant(name, wanted)) {
+                true => change(step, Effort::Live, what),
+                false => restarts(step, what),
+            });
+        }
+    }
+}
+
+/// What differs between a machine and what it is to be.
+fn resized(had: &MachineOptions, machine: &MachineOptions) -> String {
+    let mut parts = Vec::new();
+    if had.cpus != machine.cpus {
+        let plural = if machine.cpus == 1 { "" } else { "s" };
+        parts.push(format!("{} core{plural} instead of {}", machine.cpus, had.cpus));
+    }
+    if had.memory != machine.memory {
+        let (new, old) = (crate::size::show(machine.memory), crate::size::show(had.memory));
+        parts.push(format!("{new} of memory instead of {old}"));
+    }
+    format!("{}: {}", machine.name, parts.join(", "))
+}
+
+/// A machine in words.
+pub fn described(machine: &MachineOptions) -> String {
+    let MachineOptions { name, cpus, memory, pools } = machine;
+    let plural = if *cpus == 1 { "" } else { "s" };
+    let pools = match pools.is_empty() {
+        true => "no pools".into(),
+        false => format!("pools {}", pools.join(", ")),
+    };
+    format!("{name}: {cpus} core{plural}, {} of memory, {pools}", crate::size::show(*memory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::description::file::File;
+    use std::path::Path;
+
+    /// Machines that can lose all pools but `default`, and be granted all but large ones. `dead` has died.
+    struct Usual;
+
+    impl Running for Usual {
+        fn can_grant(&self, _: &str, pool: &PoolOptions) -> bool {
+            pool.size <= 64 << 20
+        }
+        fn can_revoke(&self, _: &str, pool: &str) -> bool {
+            pool != "default"
+        }
+        fn has_died(&self, machine: &str) -> bool {
+            machine == "dead"
+        }
+        fn can_remove(&self, machine: &str) -> bool {
+            machine != "vm0"
+        }
+    }
+
+    fn options(text: &str) -> Options {
+        let file = File::parse("c".into(), text.into(), Path::new("/")).unwrap();
+        file.description.resolve().unwrap().1
+    }
+
+    fn planned(old: &str, new: &str) -> Vec<String> {
+        let all = plan(&options(old), &options(new), &Usual);
+        all.iter().map(|change| format!("{} {}", change.effort, change.text)).collect()
+    }
+
+    #[test]
+    fn nothing_differs_from_itself() {
+        let text = "[[machines]]\ncount = 3\n[pools.a]\nsize = '4M'";
+        assert!(planned(text, text).is_empty());
+    }
+
+    #[test]
+    fn each_difference_is_a_change() {
+        let two = "[[machines]]\ncount = 2\n";
+        let cases = [
+            (two, "", vec![]),
+            ("", "[[machines]]\ncount = 3", vec!["live add vm2: 1 core, 512M of memory, pools default"]),
+            ("", "[[machines]]", vec!["removal end and remove vm1"]),
+            (
+                "",
+                "[[machines]]\nname = 'vm1'",
+                vec!["rebuild remove vm0, through which the network of the others goes"],
+            ),
+            (
+                two,
+                "[[machines]]\ncount = 2\ncpus = 2",
+                vec!["restart vm0: 2 cores instead of 1", "restart vm1: 2 cores instead of 1"],
+            ),
+            ("", "network = false", vec!["rebuild network: true becomes false"]),
+            ("", "accel = 'tcg'", vec!["rebuild accel: None becomes Some(\"tcg\")"]),
+            ("", "[pools.default]\nreserve = true", vec!["live back the pool default with memory"]),
+            (
+                "[pools.default]\nreserve = true",
+                "",
+                vec!["rebuild the pool default becomes another one, without what is in it"],
+            ),
+            (
+                "",
+                "[pools.default]\nsize = '4M'",
+                vec!["rebuild the pool default becomes another one, without what is in it"],
+            ),
+            ("", "[pools.default]\nmachines = ['vm0']", vec!["restart revoke default from vm1"]),
+            (
+                "",
+                "[pools.a]\nsize = '4M'",
+                vec!["live make the pool a", "live grant a to vm0", "live grant a to vm1"],
+            ),
+            ("[pools.a]", "[pools.a]\nmachines = ['vm1']", vec!["live revoke a from vm0"]),
+            ("[pools.a]\nmachines = ['vm1']", "", vec!["live revoke a from vm1", "live remove the pool a"]),
+            ("[pools.a]\nmachines = ['vm1']", "[pools.a]", vec!["restart grant a to vm0"]),
+            ("", "[pools.w]\nhost = '/x'\nmachines = []", vec!["live use the pool /x as w"]),
+            (
+                "[[machines]]\nname = 'dead'",
+                "[[machines]]\nname = 'dead'",
+                vec!["live start dead, which has died"],
+            ),
+        ];
+        for (old, new, said) in cases {
+            assert_eq!(planned(old, new), said, "from {old:?} to {new:?}");
+        }
+    }
+
+    #[test]
+    fn a_dead_machine_is_changed_as_it_starts() {
+        let new = "[[machines]]\nname = 'dead'\nmemory = '1G'\n[pools.default]\nmachines = []";
+        let all = planned("[[machines]]\nname = 'dead'", new);
+        assert!(all.len() == 3 && all.iter().all(|change| change.starts_with("live ")), "{all:?}");
+    }
+
+    /// Every option is compared: a new one that is forgotten here can't be compiled.
+    #[test]
+    fn no_option_is_forgotten() {
+        let Options {
+            cluster: _,
+            machines,
+            pools,
+            shares: _,
+            ports: _,
+            network: _,
+            doorbell: _,
+            driver: _,
+            accel: _,
+            kernel: _,
+        } = options("");
+        let MachineOptions { name: _, cpus: _, memory: _, pools: _ } = &machines[0];
+        let PoolOptions { name: _, host: _, size: _, align: _, transport: _, reserve: _ } = &pools[0];
+    }
+}

@@ -1,0 +1,258 @@
+//! A change of a cluster each. The record's options say after each what has been done.
+
+use super::plan::{Change, Step};
+use crate::commands::job::Job;
+use crate::commands::location::Location;
+use crate::commands::run::{run, Options as RunOptions};
+use crate::description::pools::OWN;
+use crate::error::{Error, Result};
+use crate::host::{claims, cluster, users};
+use crate::launcher::options::{MachineOptions, Options, PoolOptions, Progress};
+use crate::launcher::pool;
+use crate::launcher::starting::network_of;
+use crate::launcher::table::{self, grant, revoke};
+use crate::pools::{reserve, Form};
+use crate::state::directories::private_directory;
+use crate::state::host_pool::{HostPool, UNRESERVED};
+use crate::state::lock::{try_lock_cluster, wait_for_lock};
+use crate::state::machine::{index_of, no_cluster, state, MachineState};
+use crate::state::record::{Granted, Machine, Record};
+use crate::state::settings::{address, hosts_file};
+use crate::user::Identity;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a machine may take to take a pool, or to let go of it.
+const POOL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a machine may take to shut down.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Makes a change, except that machines which are to be started or restarted are not yet.
+pub fn make(cluster: &str, change: &Change) -> Result<()> {
+    let live = change.machine.is_none();
+    match &change.step {
+        Step::AddPool(pool) => add_pool(cluster, pool),
+        Step::DropPool(name) => drop_pool(cluster, name),
+        Step::Reserve(name) => with_record(cluster, |record, options| {
+            let pool = found(&mut options.pools, |pool| pool.name == *name)?;
+            pool.reserve = true;
+            reserve(&granted(record, pool)?.path.to_string_lossy(), UNRESERVED)
+        }),
+        Step::Grant(machine, pool) => give(cluster, machine, pool, live),
+        Step::Revoke(machine, pool) => take(cluster, machine, pool, live),
+        Step::Remove(name) => remove(cluster, name),
+        Step::Add(machine) => add(cluster, machine),
+        Step::Resize(machine) => with_record(cluster, |record, options| {
+            let index = index_of(record, &machine.name)?;
+            (record.machines[index].cpus, record.machines[index].memory) = (machine.cpus, machine.memory);
+            let options = found(&mut options.machines, |it| it.name == machine.name)?;
+            (options.cpus, options.memory) = (machine.cpus, machine.memory);
+            Ok(())
+        }),
+        Step::Revive(_) => Ok(()),
+        Step::Other => Err(Error::new("this can't be changed in a cluster that there is")),
+    }
+}
+
+/// Changes a cluster's record and its options, under its lock. Nothing is written if that fails.
+fn with_record<T>(cluster: &str, change: impl FnOnce(&mut Record, &mut Options) -> Result<T>) -> Result<T> {
+    let lock = wait_for_lock(&format!("the cluster {cluster}"), || try_lock_cluster(cluster))?;
+    let mut record = Record::read(cluster)?.ok_or_else(|| no_cluster(cluster))?;
+    let mut options = record.options.take().ok_or_else(gone)?;
+    let done = change(&mut record, &mut options)?;
+    record.options = Some(options);
+    record.write()?;
+    drop(lock);
+    Ok(done)
+}
+
+/// The error where another command has changed the cluster meanwhile.
+fn gone() -> Error {
+    Error::new("another command has changed the cluster meanwhile").hint("Repeat the command.")
+}
+
+fn found<T>(all: &mut [T], is_it: impl Fn(&T) -> bool) -> Result<&mut T> {
+    all.iter_mut().find(|it| is_it(it)).ok_or_else(gone)
+}
+
+/// A pool of the options as machines get it.
+fn granted(record: &Record, pool: &PoolOptions) -> Result<Granted> {
+    let (name, path, size, transport) = match &pool.host {
+        Some(host) => {
+            let HostPool { path, size, transport, .. } = HostPool::find(host)?;
+            (pool.name.clone(), path, size, transport)
+        }
+        None if pool.name == OWN => {
+            let name = table::of(record).pool_name(&record.name);
+            (name, record.pool.clone(), record.pool_size, record.transport.clone())
+        }
+        None => {
+            let path = pool::path(&pool::further(&record.name, &pool.name));
+            (pool.name.clone(), path, pool.size, pool.transport.clone())
+        }
+    };
+    let doorbell = record.doorbell && transport.is_none();
+    Ok(Granted { transport, ..Granted::new(name, path, size, doorbell) })
+}
+
+fn add_pool(cluster: &str, wanted: &PoolOptions) -> Result<()> {
+    let name = pool::further(cluster, &wanted.name);
+    if wanted.host.is_none() {
+        // An interrupted command may have left it.
+        users::check_unused(&pool::path(&name).to_string_lossy())?;
+        with_record(cluster, |record, _| {
+            record.made_pools.retain(|made| *made != name);
+            record.made_pools.push(name.clone());
+            Ok(())
+        })?;
+    }
+    with_record(cluster, |record, options| {
+        if wanted.host.is_none() {
+            pool::remove(&name)?;
+            let form = Form { head: wanted.transport.is_some(), align: wanted.align };
+            pool::create(&name, wanted.size, form)?;
+        }
+        if wanted.reserve {
+            reserve(&granted(record, wanted)?.path.to_string_lossy(), UNRESERVED)?;
+        }
+        options.pools.push(wanted.clone());
+        // The cluster's own one stays the first.
+        options.pools[1..].sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(())
+    })
+}
+
+fn drop_pool(cluster: &str, name: &str) -> Result<()> {
+    with_record(cluster, |record, options| {
+        let made = pool::further(cluster, name);
+        if record.made_pools.contains(&made) {
+            pool::remove(&made)?;
+            record.made_pools.retain(|other| *other != made);
+        }
+        options.pools.retain(|pool| pool.name != name);
+        Ok(())
+    })
+}
+
+fn give(cluster: &str, machine: &str, name: &str, live: bool) -> Result<()> {
+    let its = with_record(cluster, |record, options| {
+        granted(record, found(&mut options.pools, |pool| pool.name == name)?)
+    })?;
+    if live {
+        let Granted { name, path, size, transport, .. } = its.clone();
+        let mut target = table::target(cluster, machine)?;
+        grant(&mut target, &HostPool { name, path, size, transport }, POOL_TIMEOUT)?;
+    }
+    with_record(cluster, |record, options| {
+        let index = index_of(record, machine)?;
+        let first = &mut record.machines[index].first_pools;
+        first.retain(|had| had.path != its.path);
+        first.push(its);
+        let pools = &mut found(&mut options.machines, |it| it.name == machine)?.pools;
+        pools.retain(|had| had != name);
+        pools.push(name.into());
+        Ok(())
+    })
+}
+
+fn take(cluster: &str, machine: &str, name: &str, live: bool) -> Result<()> {
+    let its = with_record(cluster, |record, options| {
+        granted(record, found(&mut options.pools, |pool| pool.name == name)?)
+    })?;
+    if live {
+        let mut target = table::target(cluster, machine)?;
+        // It may have lost the pool by another command.
+        if target.pools.iter().any(|had| had.path == its.path) {
+            revoke(&mut target, &its.name, POOL_TIMEOUT)?;
+        }
+    }
+    with_record(cluster, |record, options| {
+        let index = index_of(record, machine)?;
+        record.machines[index].first_pools.retain(|had| had.path != its.path);
+        found(&mut options.machines, |it| it.name == machine)?.pools.retain(|had| had != name);
+        Ok(())
+    })
+}
+
+/// Adds a machine that does not run yet.
+fn add(cluster: &str, wanted: &MachineOptions) -> Result<()> {
+    with_record(cluster, |record, options| {
+        let taken = |index: &u32| record.machines.iter().any(|machine| machine.index == *index);
+        let index = (0..).find(|index| !taken(index)).expect("there are fewer machines than numbers");
+        let its = options.pools.iter().filter(|pool| wanted.pools.contains(&pool.name));
+        let pools: Vec<Granted> = its.map(|pool| granted(record, pool)).collect::<Result<_>>()?;
+        let machine = Machine {
+            name: wanted.name.clone(),
+            index,
+            since: None,
+            runs: None,
+            address: options.network.then(|| address(index).to_string()),
+            cores: vec![],
+            cpus: wanted.cpus,
+            memory: wanted.memory,
+            first_pools: pools.clone(),
+            pools,
+            lost_pools: vec![],
+        };
+        private_directory(&record.machine_directory(&machine)?)?;
+        record.machines.push(machine);
+        options.machines.push(wanted.clone());
+        Ok(())
+    })
+}
+
+/// Claims memory of this host for machines that are to be started.
+pub fn claim(cluster: &str, names: &[String], overcommit: bool) -> Result<()> {
+    with_record(cluster, |record, options| {
+        let indices: Vec<usize> = names.iter().map(|name| index_of(record, name)).collect::<Result<_>>()?;
+        let record = Record { options: Some(options.clone()), ..record.clone() };
+        claims::claim(&record, &indices, overcommit)
+    })
+}
+
+/// Ends a machine and removes what belongs to it.
+pub fn remove(cluster: &str, name: &str) -> Result<()> {
+    with_record(cluster, |record, options| {
+        let index = index_of(record, name)?;
+        if let Some(running) = &record.machines[index].runs {
+            running.end(EXIT_TIMEOUT);
+        }
+        cluster::declare_one_dead(record, index);
+        let directory = record.machine_directory(&record.machines[index])?;
+        let _ = fs::remove_dir_all(directory);
+        record.machines.remove(index);
+        options.machines.retain(|machine| machine.name != name);
+        Ok(())
+    })
+}
+
+/// Tells machines that run the names of all, but for these, which know them.
+pub fn tell_hosts(cluster: &str, but: &[String], report: &mut dyn FnMut(Progress)) -> Result<()> {
+    let record = Record::read(cluster)?.ok_or_else(|| no_cluster(cluster))?;
+    let root = Identity::parse("0:0")?;
+    let runs = |machine: &&Machine| state(&record, machine) == MachineState::Running;
+    let told =
+        record.machines.iter().filter(|machine| !but.contains(&machine.name) && machine.address.is_some());
+    let jobs: Vec<Job> = told
+        .filter(runs)
+        .map(|machine| {
+            let (network, hosts) = network_of(&record, machine.index);
+            let text = hosts_file(&machine.name, Some(network), &hosts);
+            let location = Location::Machine(Box::new(record.clone()), machine.clone());
+            let mut job = Job::new(location, machine.name.clone(), &[], Some(Path::new("/")), root.clone());
+            job.request.argv =
+                ["/bin/sh", "-c", "printf %s \"$1\" >/etc/hosts", "sh", &text].map(Into::into).into();
+            job
+        })
+        .collect();
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let how = RunOptions { prefix: true, keep_going: true, insist: true };
+    if run(&jobs, how)? != 0 {
+        let what = "not all machines know the names of the others: see /etc/hosts there";
+        report(Progress::Message(what.into()));
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! Memory of this host for machines: claimed before they start, so that two commands don't give away the same.
+//!
+//! A record is the claim: it is written before anything starts, under a lock that all commands of this user
+//! take for it. A machine that starts or runs claims its memory, and what running it takes besides; what it
+//! has touched of that already is not available any more, so it does not count again.
+
+use crate::error::{error, Result};
+use crate::launcher::running::Running;
+use crate::launcher::table;
+use crate::memory;
+use crate::size;
+use crate::state::directories::{cluster_names, runtime_directory};
+use crate::state::lock::{lock_at, wait_for_lock};
+use crate::state::machine::{state, MachineState};
+use crate::state::record::{Machine, Record};
+use std::fs;
+
+/// Memory that running a machine takes besides its own: the program, its threads, the page tables.
+const OVERHEAD: u64 = 64 << 20;
+/// The lock's file. A cluster's has another ending.
+const LOCK: &str = "memory.claims";
+
+/// Claims memory for the machines of this record with these indices, by writing the record. An error if this
+/// host does not have as much.
+pub fn claim(record: &Record, indices: &[usize], overcommit: bool) -> Result<()> {
+    if overcommit || table::of(record).facts().has_own_memory {
+        return record.write();
+    }
+    let file = runtime_directory()?.join(LOCK);
+    let lock = wait_for_lock("the memory of this host", || lock_at(&file))?;
+    let claimed = check(record, indices).and_then(|()| record.write());
+    let _ = fs::remove_file(&file);
+    drop(lock);
+    claimed
+}
+
+/// An error unless this host has the memory for these machines.
+fn check(record: &Record, indices: &[usize]) -> Result<()> {
+    let claims = indices.iter().map(|&index| claim_of(&record.machines[index]));
+    let wanted = claims.fold(0, u64::saturating_add);
+    // Where that is not known, the host decides.
+    let Some(available) = memory::available() else {
+        return Ok(());
+    };
+    let claimed = claimed(record, indices)?;
+    let left = available.saturating_sub(claimed);
+    if wanted <= left {
+        return Ok(());
+    }
+    let plural = if indices.len() == 1 { " takes" } else { "s take" };
+    let (wanted, count, overhead) = (size::show(wanted), indices.len(), size::show(OVERHEAD));
+    let others = match claimed {
+        0 => String::new(),
+        _ => format!(", of which machines that run may still take {}", size::show(claimed)),
+    };
+    Err(error!("this host does not have the memory: {count} machine{plural} {wanted}, {overhead} of it each to run, and {} are available{others}", size::show(available))
+    .hint("Give them less (--memory), end others (vshmem ps), or start them all the same: --overcommit. A host without memory kills some of them."))
+}
+
+/// What machines of this user may still touch of the memory that they claim, without those of this record with
+/// these indices.
+fn claimed(record: &Record, indices: &[usize]) -> Result<u64> {
+    let mut sum = 0u64;
+    for name in cluster_names()? {
+        if name == record.name {
+            continue;
+        }
+        // An unreadable record does not keep another cluster from being started.
+        if let Some(other) = Record::read(&name).ok().flatten() {
+            let others = other.machines.iter().map(|machine| outstanding(&other, machine));
+            sum = others.fold(sum, u64::saturating_add);
+        }
+    }
+    let ours = record.machines.iter().enumerate().filter(|(index, _)| !indices.contains(index));
+    Ok(ours.map(|(_, machine)| outstanding(record, machine)).fold(sum, u64::saturating_add))
+}
+
+/// What a machine claims and has not touched.
+fn outstanding(record: &Record, machine: &Machine) -> u64 {
+    if state(record, machine) == MachineState::Died || table::of(record).facts().has_own_memory {
+        return 0;
+    }
+    let pid = machine.runs.as_ref().and_then(Running::pid);
+    let touched = pid.and_then(|pid| resident(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?));
+    claim_of(machine).saturating_sub(touched.unwrap_or(0))
+}
+
+fn claim_of(machine: &Machine) -> u64 {
+    machine.memory.saturating_add(OVERHEAD)
+}
+
+/// Memory of a process that only it has, from its status.
+fn resident(status: &str) -> Option<u64> {
+    let field = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    let kilobytes: u64 = field.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_is_read() {
+        assert_eq!(resident("VmRSS:\t 90 kB\nRssAnon:\t     12 kB\n"), Some(12288));
+        assert_eq!(resident("VmRSS:\t 90 kB\n"), None);
+    }
+}
