@@ -40,7 +40,7 @@ fn job_in(cluster: &args::ClusterArg, machine: String, how: &args::How) -> Resul
 }
 
 fn run_alone(job: Job) -> Result<u8> {
-    run_jobs(&[job], RunOptions { prefix: false, keep_going: false, insist: false })
+    run_jobs(&[job], RunOptions { prefix: false, keep_going: false, insist: false, silent: false })
 }
 
 /// Runs programs on Vshmem.
@@ -59,7 +59,7 @@ pub fn run(first: args::Run, further: Vec<args::Run>) -> Result<u8> {
         job.request.env.push(("VSHMEM_SIZE".into(), size.to_string().into()));
         job.request.stdin = rank == 0;
     }
-    run_jobs(&jobs, RunOptions { prefix, keep_going, insist: true })
+    run_jobs(&jobs, RunOptions { prefix, keep_going, insist: true, silent: false })
 }
 
 fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> {

@@ -296,7 +296,7 @@ mod tests {
                 vec!["restart vm0: 2 cores instead of 1", "restart vm1: 2 cores instead of 1"],
             ),
             ("", "network = false", vec!["rebuild network: true becomes false"]),
-            ("", "accel = 'tcg'", vec!["rebuild accel: None becomes Some(\"tcg\")"]),
+            ("", "driver = 'none'", vec!["rebuild driver: Auto becomes None"]),
             ("", "[pools.default]\nreserve = true", vec!["live back the pool default with memory"]),
             (
                 "[pools.default]\nreserve = true",

@@ -241,6 +241,8 @@ pub fn tell_hosts(cluster: &str, but: &[String], report: &mut dyn FnMut(Progress
             let text = hosts_file(&machine.name, Some(network), &hosts);
             let location = Location::Machine(Box::new(record.clone()), machine.clone());
             let mut job = Job::new(location, machine.name.clone(), &[], Some(Path::new("/")), root.clone());
+            // It is no business of the machines what is set here.
+            job.request.env = vec![("PATH".into(), "/usr/bin:/bin".into())];
             job.request.argv =
                 ["/bin/sh", "-c", "printf %s \"$1\" >/etc/hosts", "sh", &text].map(Into::into).into();
             job
@@ -249,7 +251,7 @@ pub fn tell_hosts(cluster: &str, but: &[String], report: &mut dyn FnMut(Progress
     if jobs.is_empty() {
         return Ok(());
     }
-    let how = RunOptions { prefix: true, keep_going: true, insist: true };
+    let how = RunOptions { prefix: false, keep_going: true, insist: true, silent: true };
     if run(&jobs, how)? != 0 {
         let what = "not all machines know the names of the others: see /etc/hosts there";
         report(Progress::Message(what.into()));

@@ -65,16 +65,15 @@ impl Link {
 }
 
 impl Group {
-    /// Starts jobs. With `prefix`, a job's label precedes each line of its output. If one fails, those that
-    /// were started end with their channels.
-    pub fn start(jobs: &[Job], prefix: bool) -> Result<Group> {
+    /// Starts jobs, each with its output. If one fails, those that were started end with their channels.
+    pub fn start(jobs: &[Job], output: impl Fn(&Job) -> Output) -> Result<Group> {
         let mut group = Group::default();
         let (locations, places) = places(jobs)?;
         for location in locations {
             group.links.push(Link::open(location, false)?);
         }
         for (job, link) in jobs.iter().zip(places) {
-            group.start_on(link, job, Output::new(prefix.then_some(&job.label)))?;
+            group.start_on(link, job, output(job))?;
         }
         Ok(group)
     }

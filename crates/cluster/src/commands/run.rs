@@ -6,6 +6,7 @@ use super::job::Job;
 use super::local;
 use super::location::Location;
 use super::outcome::Outcome;
+use super::output::Output;
 use crate::error::{error, Result};
 use std::io;
 use std::time::Duration;
@@ -19,6 +20,8 @@ pub struct Options {
     pub keep_going: bool,
     /// A single ctrl-C ends commands, even if they ignore it.
     pub insist: bool,
+    /// What they print is dropped.
+    pub silent: bool,
 }
 
 /// How long a machine may take to report the end of a command that was killed.
@@ -40,10 +43,18 @@ pub fn run(jobs: &[Job], options: Options) -> Result<u8> {
         terminal: jobs.iter().any(|job| job.request.terminal.is_some()),
         kill_timeout: KILL_TIMEOUT,
     };
-    let started = EventLoop::start(settings, || Group::start(jobs, options.prefix && jobs.len() > 1))?;
+    let started = EventLoop::start(settings, || Group::start(jobs, |job| output(job, options, jobs.len())))?;
     let mut run = Run { jobs, started, keep_going: options.keep_going, failed: None };
     let ran = run.run();
     written(&mut run.started, ran).map(|code| code.or(run.failed).unwrap_or(0))
+}
+
+/// Where a job's output goes.
+fn output(job: &Job, options: Options, jobs: usize) -> Output {
+    match options.silent {
+        true => Output::to(None, [Box::new(io::sink()), Box::new(io::sink())]),
+        false => Output::new((options.prefix && jobs > 1).then_some(&job.label)),
+    }
 }
 
 /// Ends commands whose output could not be passed on. The exit code, if nobody reads it any more.
