@@ -5,8 +5,8 @@ use crate::args::{
     Check, Down, Exec, Explain, Ipcrm, Ipcs, Pool, Ps, Restart, Run, Shell, Top, Up, EXIT_CODES,
 };
 use crate::attach::{Attach, Detach};
-use crate::doctor::Doctor;
 use crate::changes::{Grow, Repair, Shrink};
+use crate::doctor::Doctor;
 use crate::grants::{Grant, Revoke};
 use crate::mpirun::args::Mpirun;
 use crate::rsh::Rsh;

@@ -309,7 +309,10 @@ fn in_machines(doctor: &Doctor) -> Result<u8> {
         let mut job = Job::new(location, name, &[], None, Identity::parse("root")?);
         job.request.argv = std::iter::once(program.clone().into()).chain(words.iter().cloned()).collect();
         let job = if asks { job.with_terminal()? } else { job };
-        code = code.max(run_jobs(&[job], RunOptions { prefix: false, keep_going: false, insist: false })?);
+        code = code.max(run_jobs(
+            &[job],
+            RunOptions { prefix: false, keep_going: false, insist: false, silent: false },
+        )?);
     }
     Ok(code)
 }

@@ -84,7 +84,7 @@ fn machines(cluster: &args::ClusterArg, named: &[Named], pool: Option<&str>) -> 
             pool_size: pool.is_none().then_some(record.pool_size),
             pool,
             ranks: 0,
-            slots: named.and_then(|named| named.slots).unwrap_or(machine.cpus),
+            slots: named.and_then(|named| named.slots).unwrap_or(machine.cpus.max(1)),
             location: Location::Machine(Box::new(record.clone()), machine),
         }
     };
