@@ -8,11 +8,15 @@ import os
 from pathlib import Path
 
 import pytest
-from vshmem_lab import builds, paths, process, tune
+from vshmem_lab import builds, paths, process, stats, tune
+from vshmem_lab.analysis import Line, Run, Table
 from vshmem_lab.model import Case, Contender, Failed, Missing, Turn
+from vshmem_lab.report.knee import knees
 from vshmem_lab.runners import algebra, algebra_programs
 from vshmem_lab.runners.algebra_programs import EDGES, Dgemm, Edges, KernelSizes, Tuning
 from vshmem_lab.runners.job import Job
+from vshmem_lab.runners.scarce import Scarce
+from vshmem_lab.suites import algebra as algebra_suite
 from vshmem_lab.topology import pair
 
 # NB, MU, NU, KU, VW, MA, LAT: tiles that no size is a multiple of, and each kind of code.
@@ -125,6 +129,48 @@ def test_sizes_of_a_kernel() -> None:
     assert KernelSizes().figures(said) == {("code", 0): 1 << 24, ("data", 0): 1024}
     hidden = "00000000-00000000 : Kernel code\n00000000-00000000 : Kernel data\n"
     assert KernelSizes().figures(hidden) == {}
+
+
+def test_memory_that_can_not_be_scarce_is_missing() -> None:
+    class Place:
+        """Where a program says this."""
+
+        def __init__(self, said: str) -> None:
+            self._said = said
+
+        def said(self, program: Dgemm, argv: list[str]) -> str:
+            """Fails."""
+            raise Failed(f"{argv[0]} failed with status 77: {self._said}")
+
+    library = algebra_programs.library("untuned", None)
+    for said, kind, told in (
+        ("missing: there is no swap", Missing, "scarce here: there is no swap.$"),
+        ("killed", Failed, "status 77: killed$"),
+    ):
+        with pytest.raises(Failed, match=told) as failed:
+            Job(Scarce(Place(said), 1 << 20), Dgemm(library)).measure(turns(50), 0.01)
+        assert type(failed.value) is kind
+
+
+def test_the_knee_is_found_and_explained() -> None:
+    def table(name: str, unit: str, plentiful: list[float], scarce: list[float]) -> Table:
+        lines = [
+            Line(who, n * 100, False, False, "", "", summary=stats.summarize([value]))
+            for who, values in ((algebra_suite.PLENTIFUL, plentiful), ("16 MiB of memory", scarce))
+            for n, value in enumerate(values, 7)
+        ]
+        return Table("algebra", name, "a machine", unit, "", lines, 1, 0, 0, None)
+
+    swapped = table(algebra_suite.SWAPPED, "B", [0, 0, 0], [0, 2 << 20, 8 << 20])
+    rates = table(algebra_suite.SCARCE, "Mflop/s", [100, 100, 100], [80, 95, 70])
+    (said,) = knees(Run("a", {}, [rates, swapped]))
+    assert "from 900 rows, whose matrices have 18.5 MiB, at 70% of the rate" in said
+    assert (
+        "swapped from 800 rows, whose matrices have 14.6 MiB: 2 MiB of it (medians of 1)." in said
+    )
+    fast = table(algebra_suite.SCARCE, "Mflop/s", [100, 100, 100], [99, 98, 97])
+    (said,) = knees(Run("a", {}, [fast, swapped]))
+    assert "nowhere, up to 900 rows" in said
 
 
 def test_without_kernel_tuner_it_is_missing(monkeypatch) -> None:

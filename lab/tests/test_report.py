@@ -69,6 +69,15 @@ def test_other_software_stands_beside(tmp_path: Path) -> None:
     assert table.lines[1].summary and table.lines[1].against is None
 
 
+def test_a_base_is_that_of_the_same_size(tmp_path: Path) -> None:
+    base = dataclasses.replace(OURS, vshmem=False, base=True)
+    (table,) = run(
+        tmp_path / "a", case(base, THEIRS, sizes=(0, 900)), ours=Fake(), theirs=Fake()
+    ).tables
+    assert [round(line.against.ratio, 2) for line in table.lines[2:]] == [10, 1.9]
+    assert all(line.against is None for line in table.lines[:2])
+
+
 def test_of_sizes_less_is_no_merit(tmp_path: Path) -> None:
     (table,) = run(tmp_path / "a", case(unit="B"), ours=100.0, theirs=80.0).tables
     assert table.verdict(table.lines[1]).startswith("0.8 x") and not table.beats(table.lines[1])

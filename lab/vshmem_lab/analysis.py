@@ -275,10 +275,10 @@ def _reference(lines: Sequence[Line], line: Line) -> Line | None:
 
 
 def _base(lines: Sequence[Line], line: Line) -> Line | None:
-    """The first base; of a line that is emulated, the first that is emulated, too."""
+    """The first base of its size; of a line that is emulated, the first that is emulated, too."""
     emulated = line.accelerator == "tcg"
-    same = (one for one in lines if one.base and (one.accelerator == "tcg") == emulated)
-    return next(same, None)
+    same = [one for one in lines if one.base and (one.accelerator == "tcg") == emulated]
+    return next(iter([one for one in same if one.size == line.size] or same), None)
 
 
 def _judge(lines: Sequence[Line], samples: pd.DataFrame, wanted: dict, unit: str) -> None:

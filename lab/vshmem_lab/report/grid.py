@@ -6,6 +6,7 @@ import textwrap
 from itertools import zip_longest
 
 from vshmem_lab.analysis import Line, Run, Table
+from vshmem_lab.report import knee
 from vshmem_lab.report.hypervisors import supplement
 from vshmem_lab.report.model import EMULATED, PARTLY, Grid
 from vshmem_lab.report.order import HEADING, order
@@ -223,7 +224,7 @@ def missed(run: Run) -> list[str]:
 def findings(run: Run) -> list[tuple[str, list[str]]]:
     """What a reader is to know first: what does not speak for Vshmem, and the papers' order."""
     found = [("Faster than Vshmem", beaten(run)), ("Limits that Vshmem misses", missed(run))]
-    found.append((HEADING, order(run)))
+    found += [(HEADING, order(run)), (knee.HEADING, knee.knees(run))]
     return [(heading, lines) for heading, lines in found if lines]
 
 

@@ -23,10 +23,13 @@ from vshmem_lab.runners.job import Job, Place, Program
 from vshmem_lab.runners.machines import PATIENCE, Machines
 from vshmem_lab.runners.mpi import Find, crowded
 from vshmem_lab.runners.onekernel import Enclose, container
+from vshmem_lab.runners.scarce import Scarce, swap_in
 
 # Where DGEMM runs by itself, and with another one.
 ALONE = ("native", "a machine")
 TOGETHER = ("one kernel", "two containers", "one machine", "two machines")
+# Bytes where memory is scarce: the papers' 256 MB, and what emulation fills in seconds.
+LIMITS = {"native": 256 << 20, "a machine": 8 << 20}
 TRANSPOSED = ("NN", "NT", "TN", "TT")
 
 
@@ -95,6 +98,8 @@ def runners(
         "native, Vshmem": lambda: Native(pair[:1], pool()),
         "a machine": lambda: InMachines(machines(1, 1)),
         "a machine, Vshmem": lambda: InMachines(machines(1, 1), on_vshmem=True),
+        "native, scarce": lambda: Scarce(Native(pair[:1]), LIMITS["native"]),
+        "a machine, scarce": lambda: Scarce(_swapping(machines(1, 1)), LIMITS["a machine"]),
         "one kernel": lambda: Native(pair),
         "two containers": lambda: Native(pair, enclosed(), container),
         "one machine": lambda: InMachines(machines(1, 2), 2),
@@ -124,10 +129,16 @@ def runners(
             for transposed in TRANSPOSED:
                 options = ("-t", transposed)
                 add(f"{name} {transposed}", place, functools.partial(_dgemm, of, options))
+        add("OpenBLAS", f"{place}, scarce", functools.partial(_dgemm, _openblas))
         add("OpenBLAS", f"{place}, Vshmem", functools.partial(_dgemm, _openblas, ("-s",)))
     for place in TOGETHER:
         add("OpenBLAS", place, functools.partial(_dgemm, _openblas, (), 2))
     return found
+
+
+def _swapping(machines: Machines) -> InMachines:
+    swap_in(machines)
+    return InMachines(machines)
 
 
 def _openblas() -> str:

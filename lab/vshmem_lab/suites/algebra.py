@@ -9,10 +9,14 @@ that could be read; what their tables and text say stands beside ours.
 from __future__ import annotations
 
 from vshmem_lab.model import Case, Contender
+from vshmem_lab.runners.algebra import LIMITS
 from vshmem_lab.runners.algebra_programs import EDGES
 from vshmem_lab.suites.parts import VSHMEM
 
 SUITE = "algebra"
+# Cases and a contender that the report explains.
+SCARCE, SWAPPED = "figure 8: DGEMM, memory scarce", "figure 11: swapped, memory scarce"
+PLENTIFUL = "memory plentiful"
 NATIVE, MACHINE = "native", "a machine"
 BOTH = "native and machine"
 # Of DGEMM: what emulation takes seconds for, and the papers' sizes.
@@ -95,6 +99,17 @@ def _sized(
     return Case(SUITE, name, where, found, sizes, **more)
 
 
+def scarce(figure: str, what: str, unit: str, where: str) -> Case:
+    """Figures 8 and 10 to 13 with scarce memory, beside plentiful."""
+    limit = f"{LIMITS[where] >> 20} MiB"
+    runner = f"algebra OpenBLAS, {where}"
+    found = (
+        Contender(PLENTIFUL, runner, (what,), base=True),
+        Contender(f"{limit} of memory", f"{runner}, scarce", (what,)),
+    )
+    return _sized(figure, where, found, SCARCE_SIZES[where], unit)
+
+
 def routines(where: str, rows: int) -> Case:
     """Figure 7: what may be transposed."""
     found = tuple(
@@ -159,6 +174,9 @@ SAID = {
 }
 GENERATED = (*BARS, "reference BLAS", "tuned", "untuned", "naive")
 
+# The matrices of 3,100 rows, and of 591, fill what there is.
+SCARCE_SIZES = {NATIVE: tuple(range(2000, 4200, 200)), MACHINE: tuple(range(300, 800, 100))}
+
 CASES = (
     probe("table 3: L1 cache", "l1", "B", "16 KB"),
     probe("table 3: L2 cache", "l2", "B"),
@@ -214,6 +232,17 @@ CASES = (
             ("13: minor faults", "minor", ""),
             ("14: data TLB misses", "data-tlb", ""),
             ("15: instruction TLB misses", "code-tlb", ""),
+        )
+    ),
+    *(
+        scarce(name, what, unit, where)
+        for where in (NATIVE, MACHINE)
+        for name, what, unit in (
+            (SCARCE, "rate", MFLOPS),
+            ("figure 10: resident set, memory scarce", "resident", "B"),
+            (SWAPPED, "swapped", "B"),
+            ("figure 12: major faults, memory scarce", "major", ""),
+            ("figure 13: minor faults, memory scarce", "minor", ""),
         )
     ),
     Case(
