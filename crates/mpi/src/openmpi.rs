@@ -27,6 +27,8 @@ pub fn command(mpi: &Mpi, line: &Line, rsh: &Path) -> Vec<OsString> {
         out.push(rsh.into());
         out.extend(["--prtemca", "plm_ssh_no_tree_spawn", "1"].map(OsString::from));
     } else {
+        // With a prefix it would set PATH and LD_LIBRARY_PATH in front of its daemon, which the hosts' own
+        // environment has.
         // Hosts have slots for the ranks that they are given here, and none for those of MPI_Comm_spawn.
         // PRRTE is told so by a variable, which is in the table of settings.
         out.extend(["--noprefix", "--mca", "plm_rsh_agent"].map(OsString::from));

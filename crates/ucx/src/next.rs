@@ -68,8 +68,7 @@ pub unsafe fn progress(worker: *mut c_void) -> c_uint {
     if found.is_null() {
         return 0;
     }
-    // SAFETY: UCX's function of this type, in a library that is there as long as there are workers; the
-    // caller vouches for this one.
+    // SAFETY: UCX's function of this type, in a library that stays; the caller vouches for the worker.
     unsafe { transmute::<*mut c_void, Function>(found)(worker) }
 }
 
@@ -99,13 +98,17 @@ pub unsafe fn destroy(worker: *mut c_void) {
 }
 
 /// The function that the caller would have found: the next one of the program and what it was linked with, or
-/// else that of a library which was opened for a plug-in alone, as Open MPI does.
+/// else that of a library which was opened for a plug-in alone, as Open MPI does. That stays loaded from then on:
+/// a function that was found may be called when the plug-in has been closed, and opened once more.
 fn look_up(name: &CStr, library: &CStr) -> Option<*mut c_void> {
-    // SAFETY: strings. The handle is given back at once; who calls keeps the library.
+    // SAFETY: strings. The handle is given back at once; the library stays.
     let found = unsafe {
         let next = libc::dlsym(libc::RTLD_NEXT, name.as_ptr());
         let opened = match next.is_null() {
-            true => libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD),
+            true => {
+                let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+                libc::dlopen(library.as_ptr(), flags)
+            }
             false => core::ptr::null_mut(),
         };
         if opened.is_null() {

@@ -52,8 +52,8 @@ pub struct Launch<'a> {
     /// one in the first host.
     pub command: &'a dyn Fn(&Path) -> Vec<OsString>,
     /// Judges the words that the launcher wants to run in another host: the words to run, or why not. The
-    /// words are those of a shell's command line, without the settings of `PATH` and `LD_LIBRARY_PATH` that
-    /// Open MPI puts first; `;`, `$` and the like are words, or parts of words, since no shell sees them.
+    /// words are those of a shell's command line; `;`, `$` and the like are words, or parts of words, since
+    /// no shell sees them.
     pub admit: &'a Admit,
     /// The path of `vshmem` in the first host, unless that is reached: then its location says that.
     pub program: &'a Path,

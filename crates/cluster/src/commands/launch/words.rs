@@ -2,35 +2,14 @@
 
 use std::ffi::OsString;
 
-/// Variables that Open MPI sets before its daemon: where its programs and libraries are. Here that is said
-/// by the job's environment.
-const PATHS: [&str; 3] = ["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"];
-
 /// Stands for `#` while words are split: a comment would hide what follows it. It is no character of any text.
 const HASH: char = '\u{fdd0}';
 
-/// The words of a command, without what Open MPI puts before it: `PATH=...; export PATH;` and so on. `None`:
-/// a quote does not end, or this is no text. What other syntax of shells there is stays in the words as it is, for whoever judges
-/// them to refuse.
+/// The words of a command. `None`: a quote does not end, or this is no text. What other syntax of shells there
+/// is stays in the words as it is, for whoever judges them to refuse.
 pub fn split(command: &str) -> Option<Vec<OsString>> {
     let text = (!command.contains(HASH)).then(|| command.replace('#', HASH.encode_utf8(&mut [0; 4])))?;
-    let words: Vec<_> = shlex::split(&text)?.iter().map(|word| word.replace(HASH, "#")).collect();
-    let mut rest = &words[..];
-    while let Some(after) = after_setting(rest) {
-        rest = after;
-    }
-    Some(rest.iter().map(OsString::from).collect())
-}
-
-/// What follows the setting of a path, if the words begin with one.
-fn after_setting(words: &[String]) -> Option<&[String]> {
-    let (name, rest) = match words {
-        [export, name, rest @ ..] if export == "export" => (name.as_str(), rest),
-        [setting, rest @ ..] => (setting.split_once('=')?.0, rest),
-        [] => return None,
-    };
-    let (end, rest) = rest.split_first()?;
-    (end == ";" && PATHS.contains(&name)).then_some(rest)
+    Some(shlex::split(&text)?.iter().map(|word| word.replace(HASH, "#").into()).collect())
 }
 
 #[cfg(test)]
@@ -57,13 +36,8 @@ mod tests {
     }
 
     #[test]
-    fn only_open_mpis_paths_are_dropped() {
-        let prefix =
-            "    PATH=/opt/bin:$PATH ; export PATH ; LD_LIBRARY_PATH=/opt/lib:${LD_LIBRARY_PATH:-} ; \
-            export LD_LIBRARY_PATH ;   /opt/bin/orted -mca ess \"env\"";
-        assert_eq!(words(prefix), ["/opt/bin/orted", "-mca", "ess", "env"]);
-        assert_eq!(words("LD_PRELOAD=x ; orted")[0], "LD_PRELOAD=x");
-        assert_eq!(words("PATH=x orted")[0], "PATH=x");
+    fn other_syntax_of_shells_stays() {
+        assert_eq!(words("PATH=/opt/bin:$PATH ; orted")[..2], ["PATH=/opt/bin:$PATH", ";"]);
         assert_eq!(words("orted ; rm x"), ["orted", ";", "rm", "x"]);
         assert_eq!(words("orted # x\n y"), ["orted", "#", "x", "y"]);
         assert_eq!(words("orted '#' \"a#\" \\# b#c"), ["orted", "#", "a#", "#", "b#c"]);
