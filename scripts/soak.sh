@@ -12,6 +12,7 @@
 #                       (scripts/prepare.sh --install kmod-debug)
 # CRASH_ROUNDS=200000   calls that are run at once and killed after a store
 # FUZZ_STEPS=100000000  calls, and lies of an enemy, that a fuzzer chooses
+# MPI_KILLS=10          of each part of a job of each MPI (tests/mpi/cases/C-kills.sh)
 # All of mpi4py's and OpenCoarrays' own tests are run between machines (MPI_FULL), and the HPC Challenge.
 # And the packages are built in Debian 13, by its own Rust, and cloud-init makes a guest ready with them.
 set -eu

@@ -62,9 +62,3 @@ nothing_stays() {
     WITHIN=15 eventually "$1, and nothing stays" is_as_before
     is_as_before || diff <(echo "$before") <(state) || true
 }
-
-# Open MPI's session directories stay wherever its launcher is killed.
-forget_sessions() {
-    local vm
-    for vm in $(machines); do vshmem exec -u root "$vm" -- sh -c 'rm -rf /tmp/ompi.*'; done
-}

@@ -55,6 +55,7 @@ fn launch_with(program: &Path, command: &[&str]) -> Result<u8> {
         command: &words,
         admit: &admit,
         program: Path::new("/no/such"),
+        scratch: true,
         stdin: false,
     })
 }
@@ -67,11 +68,18 @@ impl Drop for Scratch {
 
 /// Whether no process has this text in its command line within some seconds.
 fn ends(text: &str) -> bool {
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(20) {
+    becomes(|| {
         let all = fs::read_dir("/proc").expect("/proc").flatten();
         let lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
-        if !lines.into_iter().any(|line| String::from_utf8_lossy(&line).contains(text)) {
+        !lines.into_iter().any(|line| String::from_utf8_lossy(&line).contains(text))
+    })
+}
+
+/// Whether something is so within some seconds.
+fn becomes(is_so: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(20) {
+        if is_so() {
             return true;
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -164,6 +172,7 @@ fn a_host_that_can_not_be_reached_is_named() {
         command: &|_| vec![],
         admit: &|_| Err(error!("no")),
         program: Path::new("/no/such"),
+        scratch: true,
         stdin: false,
     });
     let why = why.expect_err("it is not there").to_string();
@@ -236,5 +245,42 @@ fn a_hostile_relay_ends_only_its_job() {
         let got = launch_with(&relay, &["sh", "-c", "sleep 2; exit 4"]);
         assert_eq!(got.map_err(|e| e.to_string()), Ok(code), "{name}");
         assert!(begun.elapsed() < Duration::from_secs(30), "{name}: {:?}", begun.elapsed());
+    }
+}
+
+/// It would wait for what they were to say.
+#[test]
+fn a_launcher_that_goes_on_without_a_remote_shell_or_a_command_is_ended() {
+    let scratch = Scratch::new("broken");
+    for killed in ["$!", r#"$(pgrep -f "^sleep 86205")"#] {
+        let script = format!(
+            r#""$1" two sh -c "'exec sleep 86205'" & while ! pgrep -f "^sleep 86205" >/dev/null; do sleep 0.1; done
+            kill -9 {killed}; exec sleep 86207"#
+        );
+        assert_eq!(scratch.launch(&script).unwrap(), 125);
+        assert!(ends("sleep\u{0}86205") && ends("sleep\u{0}86207"), "all are gone");
+    }
+}
+
+/// However they end: by themselves, with the job, or with either process of their agent.
+#[test]
+fn no_temporary_file_stays() {
+    let scratch = Scratch::new("files");
+    let at = scratch.0.display();
+    let file =
+        |host: &str| format!("mkdir $TMPDIR/dir && touch $TMPDIR/dir/file && echo $TMPDIR >{at}/{host}");
+    let here = file("one");
+    for end in ["exit", "sleep 86206", r"kill -9 \$PPID", r"kill -9 \$(ps -o ppid= \$PPID)"] {
+        let there = file("two").replace('$', r"\$");
+        let script = format!(
+            r#"{here}; "$1" two sh -c "'{there}; {end}'" & while ! [ -s {at}/two ]; do sleep 0.1; done; sleep 0.5; exit 3"#
+        );
+        scratch.launch(&script).expect("it starts");
+        for host in ["one", "two"] {
+            let path = PathBuf::from(scratch.read(host).trim());
+            assert!(path.is_absolute(), "{host}: {end}: {}", path.display());
+            assert!(becomes(|| !path.exists()), "{host}: {end}: {}", path.display());
+            fs::remove_file(scratch.0.join(host)).expect("it was written");
+        }
     }
 }

@@ -62,13 +62,11 @@ for mpi in mpich openmpi; do
     hold $mpi
     vshmem exec vm0 -- pkill -KILL -f '^[^ ]*/mpiexec'
     code "$mpi: a launcher that is killed ends the job" 137 ended 15
-    forget_sessions
     nothing_stays "$mpi: it ends"
 
     hold $mpi
     kill -KILL "$job"
     wait "$job" 2>/dev/null
     WITHIN=15 eventually "$mpi: a job ends whose vshmem mpirun is killed" no_rank
-    forget_sessions
     nothing_stays "$mpi: it ends"
 done

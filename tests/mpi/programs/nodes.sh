@@ -1,7 +1,9 @@
 #!/bin/sh
 # Hosts that are no machines: name spaces for all but files and processors, with a network between them.
 #
-#   nodes.sh up DIR                    hosts one and two, until it is asked to end; says "ready"
+#   nodes.sh up DIR [apart]            hosts one and two, until it is asked to end; says "ready". If they are
+#                                      apart, each has a /dev/shm of its own, and a copy of /tmp: what is
+#                                      written there is in DIR/HOST.files/tmp. DIR itself is the same for all
 #   nodes.sh in DIR HOST COMMAND...    runs a command in one of them
 set -eu
 
@@ -18,9 +20,7 @@ bridge() {
     number=0
     for host in one two; do
         number=$((number + 1))
-        # shellcheck disable=SC2016 # for the inner shell
-        unshare --net --ipc --uts --pid --mount --fork --kill-child --mount-proc \
-            sh -c 'hostname "$1" && : >"$1.up" && exec sleep infinity' sh $host &
+        unshare --net --ipc --uts --pid --mount --fork --kill-child --mount-proc "$0" host "$1" $host "$2" &
         until [ -e $host.up ]; do sleep 0.1; done
         pgrep -P $! >$host.pid
         ip link add to-$host type veth peer name eth0 netns "$(cat $host.pid)"
@@ -35,9 +35,29 @@ bridge() {
     wait
 }
 
+apart() {
+    mkdir "$2.files"
+    mount -t tmpfs files "$2.files"
+    mkdir -m 1777 "$2.files/tmp" "$2.files/work"
+    mount --rbind . /mnt
+    mount -t overlay -o "lowerdir=/tmp,upperdir=$2.files/tmp,workdir=$2.files/work" overlay /tmp
+    mount --move /mnt "$1"
+    mount -t tmpfs shm /dev/shm
+}
+
+host() {
+    cd "$1"
+    hostname "$2"
+    [ "$3" != apart ] || apart "$1" "$2"
+    : >"$2.up"
+    # It reaps what others leave.
+    exec env --ignore-signal=CHLD sleep infinity
+}
+
 case $1 in
-up) exec unshare ${user:+--user --map-root-user} --net --mount "$0" bridge "$2" ;;
-bridge) bridge "$2" ;;
+up) exec unshare ${user:+--user --map-root-user} --net --mount "$0" bridge "$2" "${3:-}" ;;
+bridge) bridge "$2" "$3" ;;
+host) host "$2" "$3" "$4" ;;
 in)
     process=$(cat "$2/$3.pid")
     shift 3

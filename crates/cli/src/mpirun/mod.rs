@@ -47,5 +47,6 @@ fn run(plan: &Plan) -> Result<u8> {
     let admit = move |words: &[OsString]| mpi.admit(words);
     let program = std::env::current_exe().unwrap_or("vshmem".into());
     let hosts = hosts.collect();
-    launch(&Launch { hosts, command: &command, admit: &admit, program: &program, stdin: true })
+    let (scratch, stdin) = (plan.scratch, true);
+    launch(&Launch { hosts, command: &command, admit: &admit, program: &program, scratch, stdin })
 }

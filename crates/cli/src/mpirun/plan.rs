@@ -32,6 +32,8 @@ pub struct Plan {
     pub line: Line,
     /// What is preloaded into ranks.
     pub libraries: Vec<PathBuf>,
+    /// Its hosts get directories for temporary files, since the user has named none.
+    pub scratch: bool,
     /// Variables of all hosts.
     changes: Vec<(OsString, OsString)>,
     identity: Identity,
@@ -83,13 +85,15 @@ impl Plan {
             extra: job.mpiexec_arg,
             program: program(&files, &mpi, job.line.command),
         };
+        let scratch = own.iter().all(|(name, _)| name != "TMPDIR");
         let mut changes: Vec<(OsString, OsString)> =
             settings.iter().map(|it| (it.name.into(), it.value.clone())).collect();
         if value("VSHMEM_LOG").is_none() {
             changes.push(("VSHMEM_LOG".into(), "error".into()));
         }
         changes.extend(own.into_iter().filter(|(name, _)| name != "LD_PRELOAD"));
-        Ok(Plan { mpi, hosts, situation, settings, line, libraries, changes, identity, cwd: job.how.cwd })
+        let cwd = job.how.cwd;
+        Ok(Plan { mpi, hosts, situation, settings, line, libraries, scratch, changes, identity, cwd })
     }
 
     /// A file of this host that the program's command line names and its machines do not see.

@@ -8,6 +8,7 @@ use super::job::Job;
 use crate::error::{Error, Explain, Result};
 use crate::guest::agent::Agent;
 use crate::guest::command::{self, cannot_run, RunningCommand, Starter, CANNOT_RUN};
+use crate::guest::scratch::{self, Scratches};
 use crate::user::{self, uid, Identity};
 use crate::wire::start::Start;
 use crate::{descriptors, signals};
@@ -101,6 +102,7 @@ pub fn main() -> ! {
 /// Runs an agent whose channel is standard input and standard output. Nothing stays of what it has started
 /// if either process is killed: this one kills the agent's descendants, and an agent without it its own.
 pub fn serve_stdio() -> Result<()> {
+    scratch::sweep();
     descendants::adopt().explain(not_started)?;
     let (agent, process) = start_agent()?;
     let file = |fd: BorrowedFd| fd.try_clone_to_owned().map(File::from).explain(not_started);
@@ -114,6 +116,7 @@ pub fn serve_stdio() -> Result<()> {
     let _ = pass_on(reads, output);
     descendants::end();
     drop(process);
+    scratch::sweep();
     Ok(())
 }
 
@@ -134,7 +137,7 @@ fn serve() -> Result<()> {
     let channel = stdin().try_clone_to_owned().explain(|| "could not copy a descriptor".into())?;
     let mut agent = Agent::new()?;
     agent.add(File::from(channel))?;
-    let mut commands = Commands { limit: descriptors::raise(), adopts: false };
+    let mut commands = Commands::new();
     let deadline = Instant::now() + TIMEOUT;
     while !agent.has_host() && Instant::now() < deadline {
         agent.work(Some(deadline), &mut commands, &mut |_| ())?;
@@ -145,6 +148,7 @@ fn serve() -> Result<()> {
     if commands.adopts {
         descendants::end();
     }
+    commands.clean();
     Ok(())
 }
 
@@ -153,6 +157,13 @@ struct Commands {
     limit: Rlimit,
     /// What commands leave in the background becomes this process's.
     adopts: bool,
+    scratches: Scratches,
+}
+
+impl Commands {
+    fn new() -> Commands {
+        Commands { limit: descriptors::raise(), adopts: false, scratches: Scratches::default() }
+    }
 }
 
 impl Starter for Commands {
@@ -168,7 +179,13 @@ impl Starter for Commands {
         // SAFETY: the closure makes one system call; it takes no lock and allocates nothing.
         unsafe { command.pre_exec(end_with_agent) };
         descriptors::restore(&mut command, &self.limit);
-        command::spawn(command, request, None).map_err(|error| explain_user(error, request))
+        let scratch = self.scratches.give(request, &mut command);
+        let started = command::spawn(command, request, None);
+        Ok(started.map_err(|error| explain_user(error, request))?.with(scratch))
+    }
+
+    fn clean(&mut self) {
+        self.scratches.clean();
     }
 }
 
@@ -187,7 +204,6 @@ fn check_directory(cwd: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use crate::commands::location::Location;
-    use crate::descriptors::raise;
 
     /// A shell command on this kernel.
     fn job(script: &str, cwd: Option<&Path>, identity: Identity) -> Job {
@@ -197,7 +213,7 @@ mod tests {
     }
 
     fn start(job: &Job) -> Result<i32> {
-        let started = Commands { limit: raise(), adopts: false }.start(&job.request);
+        let started = Commands::new().start(&job.request);
         started.map(|command| command.pid)
     }
 

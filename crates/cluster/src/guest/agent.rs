@@ -87,6 +87,7 @@ impl Agent {
                 self.busy.insert(index);
             }
         }
+        context.starter.clean();
         Ok(())
     }
 

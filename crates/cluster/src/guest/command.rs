@@ -1,6 +1,7 @@
 //! Starts commands in the machine, as the user who asked for it. Each has a cgroup of its own, so that
 //! nothing that it starts outlives a kill.
 
+use super::scratch::{Scratch, Scratches};
 use super::sys::HighPriority;
 use super::terminal::Terminal;
 use crate::error::{error, Error, Result};
@@ -36,6 +37,9 @@ pub struct RunningCommand {
     /// Our end of its terminal, if it has one.
     pub terminal: Option<File>,
     group: Option<Group>,
+    /// Its directory for temporary files, as long as it is kept.
+    #[allow(dead_code)]
+    scratch: Option<Scratch>,
 }
 
 /// Starts commands.
@@ -44,6 +48,8 @@ pub trait Starter {
     fn prepare(&mut self) {}
     /// Starts one.
     fn start(&mut self, request: &Start) -> Result<RunningCommand>;
+    /// Called now and then, and after commands have ended.
+    fn clean(&mut self) {}
 }
 
 impl RunningCommand {
@@ -59,6 +65,11 @@ impl RunningCommand {
         if !self.group.as_ref().is_some_and(Group::kill) && runs {
             self.signal(libc::SIGKILL);
         }
+    }
+
+    /// Gives it a directory for temporary files.
+    pub fn with(self, scratch: Option<Scratch>) -> RunningCommand {
+        RunningCommand { scratch, ..self }
     }
 
     /// What it has left in the background and ends with the session.
@@ -97,12 +108,13 @@ impl Drop for Group {
 pub struct Commands {
     started: u64,
     limit: Rlimit,
+    scratches: Scratches,
 }
 
 impl Commands {
     /// Raises the limit of open files, for many commands.
     pub fn new() -> Commands {
-        Commands { started: 0, limit: descriptors::raise() }
+        Commands { started: 0, limit: descriptors::raise(), scratches: Scratches::default() }
     }
 }
 
@@ -131,7 +143,12 @@ impl Starter for Commands {
         // Hundreds of programs that are running would otherwise compete with the one that is being started.
         let priority = HighPriority::raise();
         priority.reset_in(&mut command);
-        spawn(command, request, Some(group))
+        let scratch = self.scratches.give(request, &mut command);
+        Ok(spawn(command, request, Some(group))?.with(scratch))
+    }
+
+    fn clean(&mut self) {
+        self.scratches.clean();
     }
 }
 
@@ -203,6 +220,7 @@ fn try_spawn(command: &mut Command, request: &Start, group: Option<Group>) -> io
         errors: child.stderr.map(|end| file(end.into())),
         terminal: ours,
         group,
+        scratch: None,
     };
     running.set_nonblocking()?;
     Ok(running)

@@ -7,6 +7,7 @@ pub mod command;
 mod console;
 mod front_end;
 mod network;
+pub mod scratch;
 pub mod session;
 mod stream;
 mod sys;

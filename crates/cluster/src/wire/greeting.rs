@@ -1,9 +1,9 @@
 //! The greeting that begins a session.
 
 /// First half of the host's greeting; its last digit is the version of the protocol.
-pub const HELLO: [u8; 16] = *b"vshmem-hello-/5\n";
+pub const HELLO: [u8; 16] = *b"vshmem-hello-/6\n";
 /// First half of the agent's answer.
-pub const WELCOME: [u8; 16] = *b"vshmem-welcom/5\n";
+pub const WELCOME: [u8; 16] = *b"vshmem-welcom/6\n";
 /// The random half of a greeting.
 pub type Nonce = [u8; 16];
 

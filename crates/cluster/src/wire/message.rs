@@ -78,6 +78,7 @@ mod tests {
             groups: vec![4, 24],
             inherits: true,
             ends_with_session: true,
+            scratch: true,
             needs: vec!["/tmp/x/libvshmem.so".into()],
         }
     }

@@ -41,6 +41,8 @@ pub struct Start {
     pub inherits: bool,
     /// What it leaves in the background ends with the session.
     pub ends_with_session: bool,
+    /// It gets a directory for temporary files, in TMPDIR, which is removed when it has ended.
+    pub scratch: bool,
     /// Paths of the host that the command needs, in directories where the machine has its own files.
     pub needs: Vec<OsString>,
 }

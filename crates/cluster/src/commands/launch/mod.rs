@@ -18,6 +18,7 @@ use super::outcome::Outcome;
 use super::output::Output;
 use super::run::written;
 use crate::error::{Error, Result, OUR_FAILURE};
+use crate::wire::ended::Ended;
 use requests::{Request, Requests};
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -57,6 +58,8 @@ pub struct Launch<'a> {
     pub admit: &'a Admit,
     /// The path of `vshmem` in the first host, unless that is reached: then its location says that.
     pub program: &'a Path,
+    /// The launcher and its daemons get directories for temporary files, which are removed when they end.
+    pub scratch: bool,
     /// The launcher gets standard input.
     pub stdin: bool,
 }
@@ -94,6 +97,7 @@ pub fn launch(launch: &Launch) -> Result<u8> {
         code: None,
         refusals: 0,
         hung_up: Vec::new(),
+        broken: None,
     };
     let ran = launched.run();
     written(&mut launched.tasks, ran).map(|code| code.or(launched.code).unwrap_or(OUR_FAILURE))
@@ -154,6 +158,8 @@ struct Launched<'a> {
     refusals: u32,
     /// Tasks whose remote shells have ended, and since when they are asked to end.
     hung_up: Vec<(Instant, usize)>,
+    /// Why the launcher should be about to end, and since when.
+    broken: Option<(Instant, String)>,
 }
 
 impl Launched<'_> {
@@ -171,6 +177,7 @@ impl Launched<'_> {
             }
             self.send_answers();
             self.kill_hung_up();
+            self.end_broken();
             self.dismiss_relay();
             if let (None, Some(code)) = (self.launcher, self.interrupted()) {
                 self.end(code);
@@ -217,12 +224,18 @@ impl Launched<'_> {
             self.tasks.print_error(format!("{name}: {why}"));
         }
         if Some(task) == self.launcher {
+            if let (Outcome::Ended(Ended::Killed(signal)), None) = (&outcome, self.code) {
+                self.tasks.print_error(format!("{name}: signal {signal} has ended the launcher"));
+            }
             self.launcher_ended(code);
         } else if task == RELAY {
             if self.code.is_none() {
                 self.fail(format!("{name}: the relay of remote commands has ended"));
             }
         } else {
+            if let Outcome::Ended(Ended::Killed(signal)) = outcome {
+                self.breaks(format!("{name}: signal {signal} has ended what the launcher had started there"));
+            }
             self.requests.ended(task, code);
             self.hung_up.retain(|(_, other)| *other != task);
             self.tasks.group.forget(task);
@@ -276,6 +289,11 @@ impl Launched<'_> {
     /// The remote shell of this task has ended: its command is to end, too.
     fn hang_up(&mut self, task: usize) {
         if self.hung_up.iter().all(|(_, other)| *other != task) {
+            let host = self.tasks.group.location(task).map(|it| self.name_of(it)).unwrap_or_default();
+            let first = &self.launch.hosts[0].name;
+            self.breaks(format!(
+                "{first}: the launcher's remote shell for {host} has ended before its command"
+            ));
             self.hung_up.push((Instant::now(), task));
             self.tasks.group.signal_one(task, libc::SIGTERM);
         }
@@ -289,6 +307,7 @@ impl Launched<'_> {
         job.request.argv = (self.launch.command)(shell);
         job.request.stdin = self.launch.stdin;
         job.request.ends_with_session = true;
+        job.request.scratch = self.launch.scratch;
         match self.tasks.group.add(&job, Output::new(None)) {
             Ok(task) => {
                 self.launcher = Some(task);
@@ -309,6 +328,7 @@ impl Launched<'_> {
         job.request.argv = (self.launch.admit)(&words)?;
         job.request.stdin = false;
         job.request.ends_with_session = true;
+        job.request.scratch = self.launch.scratch;
         let task = self.tasks.group.add(&job, Output::new(None))?;
         self.requests.started(id, task);
         self.unused.retain(|name| *name != host.name);
@@ -346,6 +366,19 @@ impl Launched<'_> {
         let lost = self.tasks.group.lost();
         let lost: Vec<_> = lost.map(|(location, why)| format!("{}: {why}", self.name_of(location))).collect();
         for why in lost {
+            self.fail(why);
+        }
+    }
+
+    /// Something has happened after which the launcher should end.
+    fn breaks(&mut self, why: String) {
+        self.broken.get_or_insert((Instant::now(), why));
+    }
+
+    /// A launcher that goes on without a daemon, or its remote shell, may wait for ever: MPICH's does.
+    fn end_broken(&mut self) {
+        let broken = self.broken.take_if(|(since, _)| since.elapsed() >= GRACE);
+        if let (Some((_, why)), None) = (broken, self.code) {
             self.fail(why);
         }
     }

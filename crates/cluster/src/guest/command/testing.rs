@@ -33,6 +33,7 @@ impl Starter for Echoes {
             errors: None,
             terminal: None,
             group: None,
+            scratch: None,
         };
         running.set_nonblocking().expect("sockets");
         Ok(running)
