@@ -18,6 +18,7 @@ from vshmem_lab.driver import Driver
 from vshmem_lab.model import Contender, Failed, Reading, Wanted
 from vshmem_lab.report.grid import as_text, grid, text_of
 from vshmem_lab.report.order import order
+from vshmem_lab.report.plots import svg
 from vshmem_lab.report.write import write
 from vshmem_lab.store import Store, read_about
 
@@ -67,6 +68,19 @@ def test_other_software_stands_beside(tmp_path: Path) -> None:
     bar = dataclasses.replace(THEIRS, bar=True)
     (table,) = run(tmp_path / "a", case(OURS, bar), ours=100.0, theirs=80.0).tables
     assert table.lines[1].summary and table.lines[1].against is None
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("sizes", [(0,), (8, 64, 1024)])
+def test_what_is_zero_has_no_plot_or_a_linear_one(sizes: tuple[int, ...], tmp_path: Path) -> None:
+    none = Fake(alter=lambda *_: 0.0)
+    some = Fake(alter=lambda turn, _: 5.0 * (turn.size > 8))
+    (table,) = run(tmp_path / "a", case(unit="B", sizes=sizes), ours=none, theirs=none).tables
+    assert svg(table) is None
+    (table,) = run(
+        tmp_path / "b", case(unit="B", sizes=(8, 64, 1024)), ours=none, theirs=some
+    ).tables
+    assert "logarithmic" not in svg(table)
 
 
 def test_a_base_is_that_of_the_same_size(tmp_path: Path) -> None:

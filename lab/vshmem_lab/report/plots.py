@@ -36,8 +36,8 @@ def colours(table: Table) -> dict[str, str]:
 
 
 def svg(table: Table) -> str | None:
-    """The plot of a case; None if nothing of it was measured."""
-    if not any(line.summary for line in table.lines):
+    """The plot of a case; None if nothing of it was measured, or all of it is zero."""
+    if not any(line.summary and line.summary.high > 0 for line in table.lines):
         return None
     sizes = sorted({line.size for line in table.lines})
     draw = _lines if len(sizes) > 2 else _bars
@@ -79,10 +79,11 @@ def _bars(axes: Axes, table: Table) -> None:
         axes.annotate(label, (max(found.high, found.median), place), va="center", fontsize=8)
     axes.set_yticks(list(places), [_name(line) for line in shown], fontsize=8)
     values = [value for line in shown for value in (line.summary.median, line.summary.high)]
-    if max(values) > 20 * min(line.summary.median for line in shown):
+    least = min(values)
+    if 0 < least < max(values) / 20:
         axes.set_xscale("log")
         axes.set_xlabel("logarithmic", fontsize=8)
-        axes.set_xlim(min(values) / 3, max(values) * 3)
+        axes.set_xlim(least / 3, max(values) * 3)
     else:
         axes.set_xlim(0, max(values) * 1.2)
     axes.xaxis.set_major_formatter(lambda value, _: quantity(value, table.unit))
@@ -108,8 +109,9 @@ def _lines(axes: Axes, table: Table) -> None:
         axes.fill_between(sizes, low, high, color=palette[name], alpha=0.2, linewidth=0)
     ticks = sorted({line.size for line in table.lines})
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set_ylabel("logarithmic", fontsize=8)
+    if all(line.summary.low > 0 for line in table.lines if line.summary):
+        axes.set_yscale("log")
+        axes.set_ylabel("logarithmic", fontsize=8)
     counts = table.lines[0].counts
     axes.set_xticks(ticks, [size_text(size, counts) for size in ticks], fontsize=8)
     axes.yaxis.set_major_formatter(lambda value, _: quantity(value, table.unit))
