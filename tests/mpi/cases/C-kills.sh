@@ -9,7 +9,8 @@ if ! unshare --user --map-root-user --net true 2>"$work/err"; then
     exit 0
 fi
 
-# What is killed: its name, the host, the signal, and what its command line begins with.
+# What is killed: its name, the host, the signal, and what its command line begins with. "All" comes last:
+# what it leaves goes with the next job that starts in both hosts.
 victims=(
     "rank here|one|KILL|\S*/(ends|points) "
     "rank there|two|KILL|\S*/(ends|points) "
@@ -20,11 +21,11 @@ victims=(
     "agent here|one|KILL|\S*vshmem rsh --agent"
     "agent there|two|KILL|\S*vshmem rsh --agent"
     "agent's child there|two|KILL|vshmem-commands"
-    "all here|one|KILL|all"
-    "all there|two|KILL|all"
     "mpirun||KILL|"
     "mpirun||TERM|"
     "mpirun||INT|"
+    "all here|one|KILL|all"
+    "all there|two|KILL|all"
 )
 
 rounds=${MPI_KILLS:-1} RANDOM=${MPI_SEED:-1}
@@ -162,6 +163,7 @@ for mpi in "${mpis[@]}"; do
     done
     start_job "$mpi" points 4096
     code "$mpi: and the next job runs" 0 wait "$job"
+    WITHIN=5 eventually "$mpi: and nothing stays" is_clean job
 done
 holds "few ranks leave what UCX was about to remove ($orphans)" [ $((10 * orphans)) -le $kills ]
 kill $hosts
