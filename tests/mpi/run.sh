@@ -14,10 +14,12 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/vshmem/mpi
-export MPI_HERE=$here MPI_PROGRAMS=$target/mpi-programs MPI_CACHE=$cache
-# Machines run the MPIs that are there.
-export VSHMEM_TEST_UP="${VSHMEM_TEST_UP:-} --share $cache"
-mkdir -p "$cache" "$MPI_PROGRAMS"
+export MPI_HERE=$here MPI_PROGRAMS=$target/mpi-programs MPI_FILES=$target/mpi-files MPI_CACHE=$cache
+# Machines run the MPIs that are there, and all of them write files in one place. Those of root's are other
+# users to this host.
+export VSHMEM_TEST_UP="${VSHMEM_TEST_UP:-} --share $cache --share $MPI_FILES:rw"
+mkdir -p "$cache" "$MPI_PROGRAMS" "$MPI_FILES"
+chmod 1777 "$MPI_FILES"
 
 # from_pypi NAME VERSION: an MPI in the directory $cache/NAME-VERSION
 from_pypi() {

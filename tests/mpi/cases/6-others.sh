@@ -6,14 +6,17 @@
 begin_with_nothing
 cp "$MPI_HERE"/inputs/* "$work"
 
-netpipe NPopenmpi netpipe-openmpi 98305
-lammps in.lj 2 50
 if [ -n "${MPI_FULL:-}" ]; then
+    netpipe NPopenmpi netpipe-openmpi 4194305
     netpipe NPmpich2 netpipe-mpich2 4194305
-    hpc_challenge 2
+    lammps in.lj 2 100
     rhodopsin 2
     mpi4py 2 -e test_spawn
 else
+    netpipe NPopenmpi netpipe-openmpi 98305
+    netpipe NPmpich2 netpipe-mpich2 98305
+    lammps in.lj 2 50
     mpi4py 2 -i 'test_p2p_obj$' -i 'test_cco_obj$'
 fi
+hpc_challenge 2
 nothing_stays "all jobs end"

@@ -26,13 +26,13 @@ static inline void begin(int *argc, char ***argv) {
 }
 
 /* How many hosts the ranks are on, for rank 0. */
-static inline int hosts(void) {
+static inline int hosts(MPI_Comm comm) {
     char mine[MPI_MAX_PROCESSOR_NAME] = "";
     int length, count = 0;
     MPI_Get_processor_name(mine, &length);
     char(*all)[MPI_MAX_PROCESSOR_NAME] = malloc(size * sizeof mine);
     CHECK(all, "no memory");
-    MPI_Gather(mine, sizeof mine, MPI_CHAR, all, sizeof mine, MPI_CHAR, 0, MPI_COMM_WORLD);
+    MPI_Gather(mine, sizeof mine, MPI_CHAR, all, sizeof mine, MPI_CHAR, 0, comm);
     for (int i = 0; rank == 0 && i < size; i++) {
         int known = 0;
         for (int j = 0; j < i; j++)
@@ -45,7 +45,7 @@ static inline int hosts(void) {
 
 /* Ends a program that found nothing wrong. */
 static inline int done(const char *what) {
-    int on = hosts();
+    int on = hosts(MPI_COMM_WORLD);
     if (rank == 0)
         printf("%s: %d ranks on %d hosts\n", what, size, on);
     MPI_Finalize();
