@@ -18,7 +18,8 @@ rm -f "$MPI_FILES"/all*
 
 # Ports: Debian's MPICH 4.0.2 has none with UCX.
 same openmpi 2 connect named here
-contains "mpich: who can't open a port is told so" "not supported with ucx" "$(job mpich 2 connect inside 2>&1)"
+contains "mpich: ranks that can't open a port are told so" "not supported with ucx" \
+    "$(job mpich 2 connect inside 2>&1)"
 
 # Two jobs at once, in one pool.
 job mpich 2 points 65536 >"$work/first" 2>&1 &
