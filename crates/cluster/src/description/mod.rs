@@ -4,7 +4,7 @@
 //! | module | subject |
 //! | --- | --- |
 //! | [`cluster`] | what can be said of a cluster |
-//! | [`file`] | reading that from a file, and where in it a mistake is |
+//! | [`mod@file`] | reading that from a file, and where in it a mistake is |
 //! | [`fault`] | a mistake in a description |
 //! | [`resolve`], [`machines`], [`pools`] | the machines and pools that are meant, with every default |
 
