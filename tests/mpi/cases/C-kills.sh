@@ -138,7 +138,7 @@ one_kill() {
     fi
 }
 
-nodes=$work/nodes
+nodes=$work/kills
 mkdir "$nodes"
 "$MPI_HERE/programs/nodes.sh" up "$nodes" apart >"$work/nodes.said" 2>&1 &
 hosts=$!
