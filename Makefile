@@ -124,7 +124,8 @@ install: ## into DESTDIR PREFIX: command, lab, library, header, pkg-config, unit
 	install -D -m 644 packaging/vshmem.sysusers '$(DESTDIR)$(SYSUSERSDIR)/vshmem.conf'
 	if [ '$(APPARMOR)' = yes ]; then install -d '$(DESTDIR)/etc/apparmor.d'; \
 		sed -e 's|@BINDIR@|$(BINDIR)|' packaging/vshmem.apparmor.in >'$(DESTDIR)/etc/apparmor.d/vshmem'; fi
-	for file in $(LAB_FILES); do install -D -m 644 $$file '$(DESTDIR)$(LABDIR)'/$$file || exit; done
+	for file in $(LAB_FILES); do mode=644; [ ! -x $$file ] || mode=755; \
+		install -D -m $$mode $$file '$(DESTDIR)$(LABDIR)'/$$file || exit; done
 	sed -e 's|@LAB@|$(LABDIR)/lab|' lab/vshmem-lab >'$(DESTDIR)$(BINDIR)/vshmem-lab'
 	chmod 755 '$(DESTDIR)$(BINDIR)/vshmem-lab'
 	$(INSTALL_DOCS) install $(RELEASE)/vshmem

@@ -18,9 +18,9 @@ target=${CARGO_TARGET_DIR:-$root/target}
 export CARGO_TARGET_DIR="$target"
 # What the packages depend on and what tests them; and what builds them.
 USES=systemd,udev,man-db,gcc,libc6-dev,pkg-config,python3,dkms,linux-headers-$(dpkg --print-architecture)
-# The lab.
-USES=$USES,make,python3-matplotlib,python3-pandas,python3-rich,python3-scipy
-BUILDS=$USES,debhelper,dh-dkms,dh-apparmor,dh-python,lintian,cargo,rustc
+# vshmem place, and the lab.
+USES=$USES,libhwloc15,make,python3-matplotlib,python3-pandas,python3-rich,python3-scipy
+BUILDS=$USES,libhwloc-dev,libudev-dev,debhelper,dh-dkms,dh-apparmor,dh-python,lintian,cargo,rustc
 
 skip() {
     echo "packages: $*"
