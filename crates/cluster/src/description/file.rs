@@ -151,6 +151,9 @@ fn floor(text: &str, at: usize) -> usize {
 /// For an unknown key: the one that may have been meant. The message names it first, and then all that there
 /// are.
 fn suggestion(why: &str) -> String {
+    if why == "invalid type: map, expected a sequence" {
+        return "\nA table of a list has two brackets: [[machines]].".into();
+    }
     let mut words = why.split('`').skip(1).step_by(2);
     let Some(unknown) = words.next().filter(|_| why.starts_with("unknown field")) else {
         return String::new();
@@ -184,6 +187,7 @@ mod tests {
         );
         assert!(refused("[[machines]]\nmemory = \"5X\"\n").starts_with("c.toml:2:10: a size is a number"));
         assert!(refused("network = 1").contains("c.toml:1:11: invalid type: integer `1`, expected a boolean"));
+        assert!(refused("[machines]\ncount = 1\n").ends_with("two brackets: [[machines]]."));
         assert!(refused("a = [\n").starts_with("c.toml:"));
         assert!(refused("pools = 5").starts_with("c.toml:1:9: invalid type"));
         assert!(!refused("zzz = 1").contains("Did you mean"));
