@@ -10,6 +10,7 @@ use crate::cpuset::CpuSet;
 use crate::plan::Plan;
 use crate::topology::Topology;
 use std::collections::HashMap;
+use vshmem_cluster::size;
 
 /// What a core is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +66,15 @@ struct Group {
     node: usize,
     /// Indices of cores.
     cores: Vec<usize>,
+}
+
+impl Group {
+    /// Where it is, and the memory there.
+    fn heading(&self, topology: &Topology) -> String {
+        let node = &topology.nodes[self.node];
+        let memory = node.memory.map_or(String::new(), |bytes| format!(", {}", size::show(bytes)));
+        format!("socket {}, node {}{memory}", self.package, node.number)
+    }
 }
 
 /// All cores, in their order, by what they share.

@@ -5,7 +5,6 @@ use crate::plan::Plan;
 use crate::topology::Topology;
 use svg::node::element::{Group, Rectangle, Text, Title};
 use svg::Document;
-use vshmem_cluster::size;
 
 /// The side of a core's square, and the gap between two, in pixels.
 const SIDE: usize = 56;
@@ -28,14 +27,8 @@ pub fn svg(topology: &Topology, plan: &Plan) -> String {
     for group in groups(topology) {
         if seen != Some((group.package, group.node)) {
             seen = Some((group.package, group.node));
-            let node = &topology.nodes[group.node];
-            let memory = node.memory.map_or(String::new(), |bytes| format!(", {}", size::show(bytes)));
             y += LINE;
-            drawing = drawing.add(line(
-                MARGIN,
-                y,
-                &format!("socket {}, node {}{memory}", group.package, node.number),
-            ));
+            drawing = drawing.add(line(MARGIN, y, &group.heading(topology)));
             y += GAP;
         }
         for cores in group.cores.chunks(ROW) {

@@ -35,9 +35,7 @@ fn map(text: &mut String, topology: &Topology, plan: &Plan) {
     for group in groups(topology) {
         if seen != Some((group.package, group.node)) {
             seen = Some((group.package, group.node));
-            let node = &topology.nodes[group.node];
-            let memory = node.memory.map_or(String::new(), |bytes| format!(", {}", size::show(bytes)));
-            let _ = writeln!(text, "socket {}, node {}{memory}", group.package, node.number);
+            let _ = writeln!(text, "{}", group.heading(topology));
         }
         for cores in group.cores.chunks((WIDTH / (width + 1)).max(1)) {
             let label = topology.pus(cores).to_string();
