@@ -16,7 +16,7 @@ use rustix::io::ioctl_fionbio;
 use rustix::termios::{tcgetattr, tcsetattr, OptionalActions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, ErrorKind, IsTerminal, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -188,7 +188,12 @@ impl Session {
             return true;
         }
         let mut bytes = [0; 16 * 1024];
-        match self.port.read(&mut bytes) {
+        let read = match self.port.read(&mut bytes) {
+            // A socket says this once, if its other end was closed with something unread.
+            Err(e) if e.kind() == ErrorKind::ConnectionReset => Ok(0),
+            read => read,
+        };
+        match read {
             // The host's end is closed, or seems so.
             Ok(0) => {
                 if let (State::Active(_), None) = (&self.state, self.closed_since) {

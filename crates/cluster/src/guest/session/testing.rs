@@ -10,6 +10,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+#[cfg(test)]
+use std::time::Duration;
 use std::time::Instant;
 use vshmem_agent::guest::port::Poller;
 
@@ -60,6 +62,23 @@ impl Machine {
         let read = host.read(&mut [0; 32]).expect("the answer");
         assert_eq!(read, 32);
         host
+    }
+
+    /// The host closes its end, and has not read the answer. Services the session when the agent would, for a
+    /// second. Whether it has noticed.
+    #[cfg(test)]
+    pub fn notices_the_end(&mut self) -> bool {
+        self.host = None;
+        let end = Instant::now() + Duration::from_secs(1);
+        while self.session.has_host() && Instant::now() < end {
+            let deadline = self.session.deadline().unwrap_or(end);
+            let events = self.poller.wait(Some(deadline)).expect("an epoll");
+            let mut context = Context { poller: &self.poller, starter: &mut *self.starter };
+            if !events.is_empty() || Instant::now() >= deadline {
+                while self.session.service(&mut context) {}
+            }
+        }
+        !self.session.has_host()
     }
 
     /// Input from the host.

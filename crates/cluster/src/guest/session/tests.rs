@@ -221,6 +221,12 @@ fn a_number_is_free_again_after_its_commands_end() {
     }
 }
 
+/// The kernel reports that as a reset, once.
+#[test]
+fn the_end_of_a_host_that_has_not_read_all_is_noticed() {
+    assert!(Machine::plain().notices_the_end());
+}
+
 #[test]
 fn a_host_that_hangs_up_ends_its_commands() {
     for greets in [false, true] {
