@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import itertools
+import math
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from vshmem_lab import builds, paths, process, stats, tune
 from vshmem_lab.analysis import Line, Run, Table
 from vshmem_lab.model import Case, Contender, Failed, Missing, Turn
 from vshmem_lab.report.knee import knees
 from vshmem_lab.runners import algebra, algebra_programs
-from vshmem_lab.runners.algebra_programs import EDGES, Dgemm, Edges, KernelSizes, Tuning
+from vshmem_lab.runners.algebra_programs import EDGES, Dgemm, Edges, KernelSizes, Level2, Tuning
 from vshmem_lab.runners.job import Job
 from vshmem_lab.runners.scarce import Scarce
 from vshmem_lab.suites import algebra as algebra_suite
 from vshmem_lab.topology import pair
 
-# NB, MU, NU, KU, VW, MA, LAT: tiles that no size is a multiple of, and each kind of code.
+# The parameters of blocked.c: tiles that no size is a multiple of, and each kind of code.
 VARIANTS = (
     (64, 2, 4, 4, 2, 0, 0),
     (36, 3, 1, 36, 1, 0, 6),
@@ -29,6 +32,8 @@ VARIANTS = (
     (64, 3, 8, 8, 8, 1, 0),
     (64, 2, 5, 4, 8, 0, 3),
 )
+# ROWS, COLUMNS and VW of unrolled.c.
+UNROLLED = ((1, 1, 1), (2, 16, 1), (4, 32, 2), (8, 3, 4), (16, 4, 8))
 SIZES = (1, 2, 37, 130)
 
 
@@ -51,18 +56,60 @@ def built(folder: Path, source: Path, *flags: str) -> str:
     return out
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_products_are_right(variant: tuple[int, ...], tmp_path: Path) -> None:
-    values = dict(zip(tune.PARAMETERS, variant, strict=True))
+def tuned(folder: Path, routine: str, variant: tuple[int, ...]) -> str:
+    """A library with these parameters."""
+    made = tune.ROUTINES[routine]
+    values = dict(zip(made.called, variant, strict=True))
     has = tune.flags()
-    if tune.NEEDS[values["VW"]] not in has or (values["MA"] and "fma" not in has):
+    if tune.NEEDS[values["VW"]] not in has or (values.get("MA") and "fma" not in has):
         pytest.skip("This processor has no such vectors.")
     flags = [f"-D{name}={value}" for name, value in values.items()]
-    library = built(tmp_path, algebra_programs.SOURCE / "blocked.c", *flags)
+    return built(folder, Path(made.path), "-Wall", "-Wextra", "-Werror", *flags)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_products_are_right(variant: tuple[int, ...], tmp_path: Path) -> None:
+    library = tuned(tmp_path, "gemm", variant)
     for transposed, edge in itertools.product(algebra.TRANSPOSED, ("0", "65536")):
         found = job("-t", transposed, library=library).measure(turns(*SIZES), 0.01)
         assert all(reading.value > 0 for reading in found)
         process.run([str(paths.programs() / "dgemm"), "-e", edge, "-t", transposed, library, "99"])
+
+
+def level2(library: str, routine: str) -> Job:
+    """A routine of a matrix and vectors on this kernel."""
+    return Job(algebra.Native(pair()[:1]), Level2(library, routine.lower()))
+
+
+@pytest.mark.parametrize("variant", UNROLLED)
+@pytest.mark.parametrize("routine", algebra.LEVEL2)
+def test_matrices_and_vectors_are_right(
+    routine: str, variant: tuple[int, ...], tmp_path: Path
+) -> None:
+    library = tuned(tmp_path, routine.lower(), variant)
+    found = level2(library, routine).measure(turns(*SIZES), 0.01)
+    assert all(reading.value > 0 for reading in found)
+
+
+def test_vectors_may_have_gaps_and_go_backwards(tmp_path: Path) -> None:
+    blas = ctypes.CDLL(tuned(tmp_path, "gemvn", (4, 3, 2)))
+    rows, columns, random = 23, 11, np.random.default_rng(2)
+    m, n = (ctypes.byref(ctypes.c_int(value)) for value in (rows, columns))
+    two, minus, three = (ctypes.byref(ctypes.c_int(value)) for value in (2, -1, 3))
+    half, quarter = (ctypes.byref(ctypes.c_double(value)) for value in (0.5, 0.25))
+    matrix = np.asfortranarray(random.random((rows, columns)))
+    long, short = random.random(rows * 3), random.random(columns * 2)
+    x, y = short[::2], long[rows - 1 :: -1]  # as BLAS reads increments of 2 and -1
+    a, at_x, at_y = (one.ctypes.data_as(ctypes.c_void_p) for one in (matrix, short, long))
+    wanted = 0.5 * matrix @ x + 0.25 * y
+    blas.dgemv_(b"N", m, n, half, a, m, at_x, two, quarter, at_y, minus)
+    assert np.allclose(y, wanted, atol=1e-12)
+    wanted = 0.25 * matrix.T @ long[::3] + 0.5 * x
+    blas.dgemv_(b"T", m, n, quarter, a, m, at_y, three, half, at_x, two)
+    assert np.allclose(x, wanted, atol=1e-12)
+    wanted = matrix + 0.5 * np.outer(y, x)
+    blas.dger_(m, n, half, at_y, minus, at_x, two, a, m)
+    assert np.allclose(matrix, wanted, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -74,18 +121,33 @@ def test_libraries_multiply(name: str) -> None:
     except Missing as reason:
         pytest.skip(str(reason))
     readings = job(library=library).measure(turns(*SIZES), 0.01)
+    if name in algebra.COMPLETE:
+        for routine in algebra.LEVEL2:
+            readings += level2(library, routine).measure(turns(*SIZES), 0.01)
     assert all(reading.value > 0 for reading in readings)
 
 
 @pytest.mark.parametrize("wrong", ["1e-7", "NAN"])
 def test_a_wrong_product_is_found(wrong: str, tmp_path: Path) -> None:
     source = tmp_path / "wrong.c"
-    naive = (algebra_programs.SOURCE / "naive.c").read_text()
+    naive = (tune.SOURCE / "naive.c").read_text()
     source.write_text(
         f"#include <math.h>\n{naive}".replace("*alpha * sum", f"({wrong}) * (i == j) + sum")
     )
     with pytest.raises(Failed, match="the product of 37 rows is wrong"):
         job(library=built(tmp_path, source)).measure(turns(37), 0.01)
+
+
+@pytest.mark.parametrize("routine", algebra.LEVEL2)
+def test_a_wrong_matrix_or_vector_is_found(routine: str, tmp_path: Path) -> None:
+    source = tmp_path / "wrong.c"
+    text = Path(tune.ROUTINES["ger"].path).read_text()
+    # The first element of each vector is forgotten.
+    source.write_text(text.replace("found[i] = times", "found[i] = (i > 0) * times"))
+    assert source.read_text() != text
+    library = built(tmp_path, source)
+    with pytest.raises(Failed, match=f"{routine[:4].lower()}.* of 37 rows is wrong"):
+        level2(library, routine).measure(turns(37), 0.01)
 
 
 def test_operands_may_be_in_vshmem() -> None:
@@ -184,13 +246,19 @@ def test_the_tuner_chooses_of_its_space() -> None:
     tuning = Tuning(algebra.Native(pair()[:1]))
     said = algebra.Native(pair()[:1]).said(tuning, tuning.argv((), 0.01))
     found = tuning.figures(said)
-    for name, values in tune.SPACES["small"].items():
-        assert found[name.lower(), 0] in values
-    assert found["tried", 0] == 4 and found["rate", 0] > 0
-    assert job(library=tuning.library()).measure(turns(100), 0.01)[0].value > 0
+    for name, routine in tune.ROUTINES.items():
+        for parameter, values in routine.small.items():
+            assert found[f"{name}-{routine.called[parameter]}", 0] in values
+        assert found[f"{name}-tried", 0] == math.prod(map(len, routine.small.values()))
+        assert found[f"{name}-rate", 0] > 0
+    assert job(library=tuning.library("gemm")).measure(turns(100), 0.01)[0].value > 0
+    for routine in algebra.LEVEL2:
+        library = tuning.library(routine.lower())
+        assert level2(library, routine).measure(turns(100), 0.01)[0].value > 0
 
 
 def test_a_processor_is_asked_for_what_it_has_only() -> None:
-    assert tune.space_of("whole", {"sse2"})["VW"] == [1, 2]
-    assert tune.space_of("whole", {"sse2"})["MA"] == [0]
-    assert tune.space_of("whole", {"sse2", "avx2", "fma"})["VW"] == [1, 2, 4]
+    gemm, ger = tune.ROUTINES["gemm"], tune.ROUTINES["ger"]
+    assert gemm.space("whole", {"sse2"})["VW"] == [1, 2] == ger.space("whole", {"sse2"})["VW"]
+    assert gemm.space("whole", {"sse2"})["MA"] == [0]
+    assert gemm.space("whole", {"sse2", "avx2", "fma"})["VW"] == [1, 2, 4]

@@ -14,68 +14,20 @@
  * counters. A product that is wrong is an error. */
 #define _GNU_SOURCE
 #include "../dwarfs/dwarf.h"
+#include "library.h"
 
-#include <dlfcn.h>
-#include <errno.h>
 #include <linux/perf_event.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ipc.h>
 #include <sys/resource.h>
-#include <sys/shm.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 typedef void dgemm(const char *, const char *, const int *, const int *, const int *,
                    const double *, const double *, const int *, const double *, const int *,
                    const double *, double *, const int *);
-
-void die(const char *what) {
-    fprintf(stderr, "dgemm: %s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-/* xorshift64*: the same numbers for everybody. */
-static double some(void) {
-    static uint64_t state = 88172645463325252;
-    state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
-    return (double)(state * 2685821657736338717 >> 11) / 9007199254740992.0 - 0.5;
-}
-
-static double *operands(size_t count, int in_segment) {
-    const size_t bytes = count * sizeof(double);
-    double *found;
-    if (in_segment) {
-        int id = shmget(IPC_PRIVATE, bytes, IPC_CREAT | 0600);
-        if (id < 0)
-            die("shmget");
-        found = shmat(id, NULL, 0);
-        if (found == (void *)-1 || shmctl(id, IPC_RMID, NULL) != 0)
-            die("shmat");
-    } else if ((found = malloc(bytes)) == NULL) {
-        die("malloc");
-    }
-    for (size_t i = 0; i < count; i++)
-        found[i] = some();
-    return found;
-}
-
-/* What y = op(M) x is, of a matrix whose columns follow each other. */
-static void by_vector(double *y, const double *m, const double *x, size_t n, int transposed) {
-    memset(y, 0, n * sizeof *y);
-    for (size_t j = 0; j < n; j++)
-        for (size_t i = 0; i < n; i++)
-            y[transposed ? j : i] += m[i + j * n] * x[transposed ? i : j];
-}
 
 /* Freivalds' check: C x is A (B x) of a random x. An element that is wrong changes one side only.
  */
@@ -130,24 +82,6 @@ static double bytes_of(const char *name) {
     return found;
 }
 
-static dgemm *load(const char *path, const char *edge) {
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    dgemm *found = library == NULL ? NULL : (dgemm *)dlsym(library, "dgemm_");
-    if (found == NULL) {
-        fprintf(stderr, "dgemm: %s\n", dlerror());
-        exit(1);
-    }
-    if (edge != NULL) {
-        size_t *its = dlsym(library, "cache_edge");
-        if (its == NULL) {
-            fprintf(stderr, "dgemm: %s has no cache_edge\n", path);
-            exit(1);
-        }
-        *its = strtoul(edge, NULL, 10);
-    }
-    return found;
-}
-
 static void measure(dgemm *multiply, int n, const char *size, int in_segment,
                     const char *transposed) {
     const size_t side = (size_t)n, count = side * side;
@@ -155,9 +89,7 @@ static void measure(dgemm *multiply, int n, const char *size, int in_segment,
     const double one = 1, zero = 0;
     const int data = counter(PERF_COUNT_HW_CACHE_DTLB), code = counter(PERF_COUNT_HW_CACHE_ITLB);
     struct rusage before, after;
-    /* An emulator computes by the host's processor once a result was inexact, and else slowly. */
-    volatile double third = 1;
-    third /= 3;
+    be_inexact();
     if (team_size > 1)
         team_barrier();
     getrusage(RUSAGE_SELF, &before);
@@ -202,7 +134,9 @@ int main(int argc, char **argv) {
         fprintf(stderr, "dgemm: a library and a number of rows are needed\n");
         return 2;
     }
-    dgemm *multiply = load(argv[optind], edge);
+    dgemm *multiply = (dgemm *)symbol(argv[optind], "dgemm_");
+    if (edge != NULL)
+        *(size_t *)symbol(argv[optind], "cache_edge") = strtoul(edge, NULL, 10);
     if (processes > 1)
         team_join(&argc, &argv, key, processes);
     measure(multiply, n, edge ? edge : argv[optind + 1], in_segment, transposed);

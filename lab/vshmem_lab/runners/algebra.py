@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
@@ -11,10 +12,12 @@ from vshmem_lab import priority, topology
 from vshmem_lab.model import Reading, Runner
 from vshmem_lab.process import finish, run, started
 from vshmem_lab.runners.algebra_programs import (
+    BLAS,
     LIBRARIES,
     Dgemm,
     Edges,
     KernelSizes,
+    Level2,
     Probe,
     Tuning,
     library,
@@ -31,6 +34,9 @@ TOGETHER = ("one kernel", "two containers", "one machine", "two machines")
 # Bytes where memory is scarce: the papers' 256 MB, and what emulation fills in seconds.
 LIMITS = {"native": 256 << 20, "a machine": 8 << 20}
 TRANSPOSED = ("NN", "NT", "TN", "TT")
+LEVEL2 = ("GEMVN", "GEMVT", "GER")
+# Whose routines of all kinds are measured.
+COMPLETE = (*BLAS, "tuned")
 
 
 class Native:
@@ -128,7 +134,9 @@ def runners(
             add(name, place, functools.partial(_dgemm, of))
             for transposed in TRANSPOSED:
                 options = ("-t", transposed)
-                add(f"{name} {transposed}", place, functools.partial(_dgemm, of, options))
+                add(f"{name} GEMM{transposed}", place, functools.partial(_dgemm, of, options))
+        for name, routine in itertools.product(COMPLETE, LEVEL2):
+            add(f"{name} {routine}", place, functools.partial(_level2, name, tuned, routine))
         add("OpenBLAS", f"{place}, scarce", functools.partial(_dgemm, _openblas))
         add("OpenBLAS", f"{place}, Vshmem", functools.partial(_dgemm, _openblas, ("-s",)))
     for place in TOGETHER:
@@ -149,5 +157,9 @@ def _dgemm(of: Callable[[], str], options: Sequence[str] = (), processes: int = 
     return Dgemm(of(), options, processes)
 
 
+def _level2(name: str, tuning: Callable[[], Tuning], routine: str) -> Level2:
+    return Level2(library(name, tuning, routine.lower()), routine.lower())
+
+
 def _edges(tuning: Callable[[], Tuning]) -> Edges:
-    return Edges(tuning().library())
+    return Edges(tuning().library("gemm"))

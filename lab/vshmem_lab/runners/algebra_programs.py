@@ -14,9 +14,8 @@ from vshmem_lab import paths
 from vshmem_lab.model import Failed, Missing, Turn
 from vshmem_lab.process import run
 from vshmem_lab.runners.job import Figures, Place
-from vshmem_lab.tune import PARAMETERS
+from vshmem_lab.tune import ROUTINES
 
-SOURCE = paths.LAB / "src" / "algebra"
 # Debian's libraries, each where it lies whatever the system's BLAS is, and its package.
 BLAS = {
     "OpenBLAS": ("openblas*", "libopenblas0-pthread"),
@@ -48,8 +47,8 @@ def parse(said: str) -> list[tuple[str, int, float]]:
     return [(m[1], int(m[2]), float(m[3])) for m in found if m]
 
 
-def library(name: str, tuning: Callable[[], Tuning] | None) -> str:
-    """The path of a library that has dgemm_."""
+def library(name: str, tuning: Callable[[], Tuning] | None, routine: str = "gemm") -> str:
+    """The path of a library that has a routine."""
     if name in BLAS:
         pattern, package = BLAS[name]
         found = sorted(glob.glob(f"/usr/lib/*/{pattern}/libblas.so.3"))
@@ -57,7 +56,7 @@ def library(name: str, tuning: Callable[[], Tuning] | None) -> str:
             raise Missing(f"{name} is not installed (Debian's package {package}).")
         return found[0]
     if name == "tuned":
-        return tuning().library()
+        return tuning().library(routine)
     paths.build_programs("algebra")
     return str(paths.programs() / f"dgemm-{name}.so")
 
@@ -92,6 +91,28 @@ class Dgemm:
             values.setdefault((what, size), []).append(value)
         whole = {key: found for key, found in values.items() if len(found) == self._processes}
         return {key: sum(found) / len(found) for key, found in whole.items()}
+
+
+class Level2:
+    """A fresh process for each routine of a matrix and vectors: gemvn, gemvt or ger."""
+
+    limit = LIMIT
+    absent: Mapping[str, str] = {}
+
+    def __init__(self, path: str, routine: str) -> None:
+        paths.build_programs("algebra")
+        self._path, self._routine = path, routine
+
+    def argv(self, turns: Sequence[Turn], seconds: float) -> list[str]:
+        """One after the other."""
+        sizes = " ".join(str(turn.size) for turn in turns)
+        script = f'for n in {sizes}; do "$@" $n || exit 1; done'
+        program = [str(paths.programs() / "level2"), self._routine, self._path]
+        return ["env", *ONE_THREAD, "sh", "-c", script, "sh", *program]
+
+    def figures(self, said: str) -> Figures:
+        """A line each."""
+        return {(what, size): value for what, size, value in parse(said)}
 
 
 class Edges:
@@ -158,7 +179,7 @@ class KernelSizes:
 
 
 class Tuning:
-    """kernel_tuner over the parameters of DGEMM; a library with those that it chose."""
+    """kernel_tuner over the routines' parameters; libraries with those that it chose."""
 
     limit = 1800
     absent: Mapping[str, str] = {}
@@ -167,7 +188,8 @@ class Tuning:
         if importlib.util.find_spec("kernel_tuner") is None:
             raise Missing("kernel_tuner is not installed: vshmem-lab setup fetches it from PyPI.")
         paths.build_programs("algebra")
-        self._place, self._chosen = place, ()
+        self._place = place
+        self._chosen: dict[str, dict[str, int]] = {}  # the source's parameters, by routine
 
     def argv(self, turns: Sequence[Turn], seconds: float) -> list[str]:
         """The whole search; in miniature a small one."""
@@ -185,21 +207,29 @@ class Tuning:
         run(self._search(space, 8, paths.programs() / "tuning"), limit=self.limit)
 
     def figures(self, said: str) -> Figures:
-        """The parameters, and the rate with them."""
+        """The parameters, and the rates with them."""
         found = {(what, size): value for what, size, value in parse(said)}
-        self._chosen = tuple(int(found.get((name.lower(), 0), -1)) for name in PARAMETERS)
-        if min(self._chosen) < 0:
+        chosen = {
+            name: {
+                parameter: int(found.get((f"{name}-{called}", 0), -1))
+                for parameter, called in routine.called.items()
+            }
+            for name, routine in ROUTINES.items()
+        }
+        if min(value for values in chosen.values() for value in values.values()) < 0:
             raise Failed(f"The tuner did not say what it chose: {said.strip()}")
+        self._chosen = chosen
         return found
 
-    def library(self) -> str:
+    def library(self, routine: str) -> str:
         """The library of the last choice; without one, a small search makes one."""
         if not self._chosen:
             self.figures(self._place.said(self, self.argv((), 0)))
-        path = paths.programs() / f"dgemm-{'-'.join(map(str, self._chosen))}.so"
+        values = self._chosen[routine]
+        name = "-".join(map(str, (routine, *values.values())))
+        path = paths.programs() / f"{name}.so"
         if not path.exists():
-            values = zip(PARAMETERS, self._chosen, strict=True)
-            flags = [f"-D{name}={value}" for name, value in values]
-            source = str(SOURCE / "blocked.c")
-            run(["cc", "-O3", "-std=gnu11", "-shared", "-fPIC", *flags, "-o", str(path), source])
+            flags = [f"-D{parameter}={value}" for parameter, value in values.items()]
+            flags = ["-O3", "-std=gnu11", "-shared", "-fPIC", *flags]
+            run(["cc", *flags, "-o", str(path), ROUTINES[routine].path])
         return str(path)

@@ -9,7 +9,7 @@ that could be read; what their tables and text say stands beside ours.
 from __future__ import annotations
 
 from vshmem_lab.model import Case, Contender
-from vshmem_lab.runners.algebra import LIMITS
+from vshmem_lab.runners.algebra import LEVEL2, LIMITS, TRANSPOSED
 from vshmem_lab.runners.algebra_programs import EDGES
 from vshmem_lab.suites.parts import VSHMEM
 
@@ -55,9 +55,7 @@ def probe(name: str, what: str, unit: str, paper: str = "") -> Case:
     return Case(SUITE, name, BOTH, found, unit=unit, warm=False, papers=papers)
 
 
-def dgemm(
-    where: str, what: str, in_vshmem: bool, *libraries: str, transposed: str = ""
-) -> tuple[Contender, ...]:
+def dgemm(where: str, what: str, in_vshmem: bool, *libraries: str) -> tuple[Contender, ...]:
     """What of DGEMM by some libraries, and with the operands in a segment of Vshmem."""
     segment = Contender(
         f"OpenBLAS, operands in {VSHMEM}",
@@ -65,14 +63,8 @@ def dgemm(
         (what,),
         vshmem=True,
     )
-    kind = f" {transposed}" if transposed else ""
     others = (
-        Contender(
-            f"{name}{kind}",
-            f"algebra {name}{kind}, {where}",
-            (what,),
-            bar=bool(kind) or name != "OpenBLAS",
-        )
+        Contender(name, f"algebra {name}, {where}", (what,), bar=name != "OpenBLAS")
         for name in libraries
     )
     return (segment, *others) if in_vshmem else tuple(others)
@@ -111,14 +103,14 @@ def scarce(figure: str, what: str, unit: str, where: str) -> Case:
 
 
 def routines(where: str, rows: int) -> Case:
-    """Figure 7: what may be transposed."""
+    """Figure 7: each routine by what the tuner made, beside others."""
     found = tuple(
-        one
-        for transposed in ("NN", "NT", "TN", "TT")
-        for one in dgemm(where, "rate", False, "tuned", "OpenBLAS", transposed=transposed)
+        Contender(f"{name} {routine}", f"algebra {name} {routine}, {where}", ("rate",), bar=True)
+        for routine in (*(f"GEMM{transposed}" for transposed in TRANSPOSED), *LEVEL2)
+        for name in ("tuned", *BARS)
     )
     segment = dgemm(where, "rate", True)
-    name = "figure 7: routines with the parameters tuned, by what is transposed"
+    name = "figure 7: routines with the parameters tuned"
     return _sized(name, where, (*segment, *found), (rows,), MFLOPS)
 
 
@@ -162,15 +154,24 @@ def together(name: str, where: tuple[str, ...], sizes: tuple[int, ...]) -> Case:
 
 # The papers swept 2,500 rows.
 SWEPT = ((NATIVE, 2500), (MACHINE, 400))
-TUNED = {"nb": "36", "mu": "6", "nu": "1", "ku": "48", "ma": "1", "lat": "6"}
-SAID = {
-    "nb": "NB",
-    "mu": "mu",
-    "nu": "nu",
-    "ku": "ku",
-    "vw": "doubles in a vector",
-    "ma": "ma",
-    "lat": "lat",
+# What the tuner chooses, by what it prints: how that is called, and the papers' figure.
+CHOSEN = {
+    "gemm-nb": ("GEMM NB", "36"),
+    "gemm-mu": ("GEMM mu", "6"),
+    "gemm-nu": ("GEMM nu", "1"),
+    "gemm-ku": ("GEMM ku", "48"),
+    "gemm-vw": ("GEMM doubles in a vector", ""),
+    "gemm-ma": ("GEMM ma", "1"),
+    "gemm-lat": ("GEMM lat", "6"),
+    "gemvn-xunroll": ("GEMVN Xunroll", "32"),
+    "gemvn-yunroll": ("GEMVN Yunroll", "4"),
+    "gemvn-vw": ("GEMVN doubles in a vector", ""),
+    "gemvt-xunroll": ("GEMVT Xunroll", "2"),
+    "gemvt-yunroll": ("GEMVT Yunroll", "16"),
+    "gemvt-vw": ("GEMVT doubles in a vector", ""),
+    "ger-mu": ("GER mu", "16"),
+    "ger-nu": ("GER nu", "1"),
+    "ger-vw": ("GER doubles in a vector", ""),
 }
 GENERATED = (*BARS, "reference BLAS", "tuned", "untuned", "naive")
 
@@ -188,17 +189,17 @@ CASES = (
         SUITE,
         "table 5: parameters that the tuner chose",
         BOTH,
-        parameters(SAID),
+        parameters({what: said for what, (said, _) in CHOSEN.items()}),
         unit="",
         warm=False,
         choices=True,
-        papers=of_both({SAID[name]: figure for name, figure in TUNED.items()}),
+        papers=of_both(dict(CHOSEN.values())),
     ),
     Case(
         SUITE,
         "DGEMM of 240 rows with what the tuner chose",
         BOTH,
-        places("tuning", "rate"),
+        places("tuning", "gemm-rate"),
         unit=MFLOPS,
         warm=False,
     ),
