@@ -77,6 +77,67 @@ def test_a_machine_that_is_never_steady_ends(tmp_path: Path) -> None:
     assert (table.unsteady, table.moved) == (0, TRIES * 4)
 
 
+class Clock:
+    """Time that passes only while something is measured: so many seconds a turn, by contender."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
+        self.now, self._seconds = 0.0, seconds
+        monkeypatch.setattr("vshmem_lab.driver.time.monotonic", lambda: self.now)
+
+    def alter(self, turn, _: int) -> float:
+        """A value; the time that its turn takes is over."""
+        self.now += self._seconds[turn.contender.name]
+        return 100.0
+
+
+def rounds(
+    tmp_path: Path, clock: Clock, until: float, *cases, repetitions: int = 12
+) -> dict[str, int]:
+    """How many repetitions each case has had."""
+    find = all_fake(ours=Fake(alter=clock.alter), theirs=Fake(alter=clock.alter))
+    kept = Store.create(tmp_path / "run", about(cases, repetitions))
+    progress = Silent()
+    Driver(find, kept, repetitions, 0.1, progress, until).run(cases)
+    assert progress.done == sum(1 if one.once else repetitions for one in cases)
+    return {one.name: kept.repetitions(one)[1] for one in cases}
+
+
+COLD = {"warm": False}
+
+
+@pytest.mark.parametrize(
+    ("until", "ours", "theirs"),
+    [
+        (0, 1, 1),  # Each case is measured once, whatever it takes.
+        (15, 1, 5),  # The cheaper one has more of it.
+        (40, 3, 10),  # When that is enough for a verdict, the other one has its turns,
+        (200, 12, 12),  # and with enough time all of them.
+        (99, 9, 9),
+    ],
+)
+def test_time_is_shared_out(
+    tmp_path: Path, monkeypatch, until: float, ours: int, theirs: int
+) -> None:
+    cases = (case(OURS, name="ours", **COLD), case(THEIRS, name="theirs", **COLD))
+    clock = Clock(monkeypatch, Vshmem=10, kernel=1)
+    assert rounds(tmp_path, clock, until, *cases) == {"ours": ours, "theirs": theirs}
+    assert clock.now <= max(until, 11)
+
+
+def test_cases_that_share_a_job_share_a_round(tmp_path: Path, monkeypatch) -> None:
+    both = dataclasses.replace(OURS, runner="theirs")
+    cases = (case(OURS, name="a", **COLD), case(OURS, THEIRS, name="b", **COLD))
+    cases += (case(both, name="c", **COLD), case(both, name="once", once=True, **COLD))
+    clock = Clock(monkeypatch, Vshmem=10, kernel=1)
+    assert rounds(tmp_path, clock, 90, *cases) == {"a": 2, "b": 2, "c": 2, "once": 1}
+
+
+def test_only_the_first_repetition_is_preceded_by_a_warm_up(tmp_path: Path, monkeypatch) -> None:
+    clock = Clock(monkeypatch, Vshmem=1, kernel=1)
+    assert rounds(tmp_path, clock, 100, case(name="a"), repetitions=4) == {"a": 4}
+    assert clock.now == 2 * (1 + 4)
+
+
 def test_what_is_missing_is_shown_with_the_reason(tmp_path: Path) -> None:
     find = all_fake(theirs=Missing("It is not installed."))
     play(tmp_path / "run", find, case())

@@ -56,6 +56,12 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
         "--repetitions", type=int, default=12, metavar="N", help="of each case (12; the papers: 25)"
     )
     add("--seconds", type=float, default=0.2, help="of each turn (0.2)")
+    add(
+        "--within",
+        type=float,
+        metavar="MINUTES",
+        help="each case once, and again as often as there is time for",
+    )
     add("--processors", type=pair, metavar="A,B", help="of two processes (the first and the last)")
     add("--before", metavar="FOLDER", default="", help="an earlier build, in the same turns")
     add("--miniature", action="store_true", help="one short repetition: does everything run?")
@@ -122,10 +128,13 @@ def _run(options: argparse.Namespace) -> int:
         vars(options).update(MINIATURE)
     if options.repetitions < 1 or options.seconds <= 0:
         raise Failed("There is at least one repetition, and a turn takes time.")
+    if options.within is not None and options.within <= 0:
+        raise Failed("--within is a number of minutes.")
     words = (options.case, options.contender, options.environment, options.size)
     choice = Choice(tuple(options.suites), *map(tuple, words), before=options.before)
     processors = topology.pair(options.processors)
-    plan = running.Plan(choice, options.repetitions, options.seconds, processors)
+    times = (options.repetitions, options.seconds)
+    plan = running.Plan(choice, *times, processors, options.within)
     folder = options.output
     code, folder = running.new(plan, folder)
     return code or (strict(folder) if options.strict else 0)

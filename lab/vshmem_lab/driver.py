@@ -3,6 +3,8 @@
 Where two processors are at work, the floor is measured at both ends of a repetition. If it changed
 by more than a quarter, the processors of this (virtual) machine were moved meanwhile, and the
 repetition is repeated; it counts only if there are too few others.
+
+Where time is limited, each case is measured once, and then repeated in rounds until time is up.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from vshmem_lab import rounds, stats
 from vshmem_lab.model import Case, Contender, Failed, Missing, Reading, Runner, Turn
 from vshmem_lab.store import Row, Store
 
@@ -34,40 +37,73 @@ class Progress(Protocol):
 
 
 class Driver:
-    """Measures cases until each has its repetitions; what a store has already is not done again."""
+    """Measures cases until each has its repetitions; what a store has already is not done again.
+
+    `until`, by time.monotonic(), ends it earlier, but not before each case has a repetition.
+    """
 
     def __init__(
-        self, find: Find, store: Store, repetitions: int, seconds: float, progress: Progress
+        self,
+        find: Find,
+        store: Store,
+        repetitions: int,
+        seconds: float,
+        progress: Progress,
+        until: float | None = None,
     ) -> None:
         self._find, self._store, self._progress = find, store, progress
-        self._repetitions, self._seconds = repetitions, seconds
+        self._repetitions, self._seconds, self._until = repetitions, seconds, until
         self._missing: dict[str, str] = {}  # by runner
         self._failures: dict[tuple[Case, str], list[str]] = {}
+        self._warm: set[Case] = set()
+        self._took: dict[Case, float] = {}  # seconds of a case's last repetition
 
     def run(self, cases: Sequence[Case]) -> None:
-        """All cases, one after the other."""
+        """All cases: one after the other, or in rounds."""
         for case in cases:
-            self._run_case(case)
+            self._progress.step(case, self._store.repetitions(case)[0])
+        if self._until is None:
+            for case in cases:
+                self._repeat(case)
+        else:
+            self._run_in_rounds(cases, self._until)
+        for case in cases:
+            self._progress.step(case, max(self.wanted(case) - self._store.repetitions(case)[0], 0))
 
     def wanted(self, case: Case) -> int:
         """How many steady repetitions a case is to have."""
         return 1 if case.once else self._repetitions
 
-    def _run_case(self, case: Case) -> None:
-        wanted = self.wanted(case)
+    def _run_in_rounds(self, cases: Sequence[Case], until: float) -> None:
+        for case in cases:
+            if self._store.repetitions(case)[1] == 0:
+                self._repeat(case, 1)
+        while True:
+            left = [case for case in cases if not self._is_done(case)]
+            few = {case for case in left if self._store.repetitions(case)[1] < stats.FEWEST}
+            chosen = rounds.that_fit(left, self._took, few, until - time.monotonic())
+            if not chosen:
+                return
+            for case in chosen:
+                self._repeat(case, 1)
+
+    def _is_done(self, case: Case) -> bool:
         steady, tried = self._store.repetitions(case)
-        self._progress.step(case, steady)
-        if steady < wanted and tried < TRIES * wanted:
-            self._progress.begin(case)
-            if case.warm:
-                self._warm_up(case)
-        while steady < wanted and tried < TRIES * wanted:
-            rows = self._repetition(case, tried)
+        return steady >= self.wanted(case) or tried >= TRIES * self.wanted(case)
+
+    def _repeat(self, case: Case, most: int | None = None) -> None:
+        """So many repetitions of a case, or all that it lacks."""
+        if self._is_done(case):
+            return
+        self._progress.begin(case)
+        if case.warm and case not in self._warm:
+            self._warm_up(case)
+            self._warm.add(case)
+        while not self._is_done(case) and most != 0:
+            rows = self._repetition(case, self._store.repetitions(case)[1])
             self._store.append(rows)
-            tried += 1
-            steady += rows[0].steady
             self._progress.step(case, int(rows[0].steady))
-        self._progress.step(case, max(wanted - steady, 0))
+            most = most and most - 1
 
     def _warm_up(self, case: Case) -> None:
         """A short turn of each contender, which is not kept; a failure will show again."""
@@ -78,8 +114,11 @@ class Driver:
     def _repetition(self, case: Case, number: int) -> list[Row]:
         turns = order(case, number)
         readings: list[Reading] = []
-        for group in self._groups(turns):
+        groups = self._groups(turns)  # Machines are booted, if they were not yet.
+        began = time.monotonic()
+        for group in groups:
             readings += self._measure(group, self._seconds)
+        self._took[case] = time.monotonic() - began
         steady = is_steady(case, turns, readings)
         now = time.time()
         pairs = enumerate(zip(turns, readings, strict=True))

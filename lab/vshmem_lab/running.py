@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,7 @@ class Plan:
     repetitions: int
     seconds: float
     processors: tuple[int, int]
+    minutes: float | None = None  # as many repetitions as there is time for; each case has one
 
 
 def new(plan: Plan, folder: Path | None) -> tuple[int, Path]:
@@ -43,6 +45,7 @@ def new(plan: Plan, folder: Path | None) -> tuple[int, Path]:
         "repetitions": plan.repetitions,
         "seconds": plan.seconds,
         "processors": list(plan.processors),
+        "minutes": plan.minutes,
         "machine": system.describe(),
         "cases": analysis.describe(cases),
         "complete": False,
@@ -61,7 +64,7 @@ def resume(folder: Path | None) -> int:
         raise Failed(f"{folder.name} measures the commit {was}, and this one is {system.commit()}.")
     choice = Choice(**{k: v if k == "before" else tuple(v) for k, v in about["choice"].items()})
     one, other = about["processors"]
-    plan = Plan(choice, about["repetitions"], about["seconds"], (one, other))
+    plan = Plan(choice, about["repetitions"], about["seconds"], (one, other), about.get("minutes"))
     return _measure(plan, Store.resume(folder), about)
 
 
@@ -74,6 +77,7 @@ def last() -> Path:
 
 
 def _measure(plan: Plan, store: Store, about: dict) -> int:
+    until = time.monotonic() + 60 * plan.minutes if plan.minutes else None
     cases = selected(plan.choice)
     leftovers.sweep()
     paths.build_programs()
@@ -82,7 +86,8 @@ def _measure(plan: Plan, store: Store, about: dict) -> int:
     handler = signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED + 13))
     try:
         with Runners(plan.processors, plan.repetitions, before) as runners, Steps(total) as steps:
-            Driver(runners.find, store, plan.repetitions, plan.seconds, steps).run(cases)
+            times = (plan.repetitions, plan.seconds)
+            Driver(runners.find, store, *times, steps, until).run(cases)
     except KeyboardInterrupt:
         print(
             f"\nInterrupted. What was measured is kept; go on with:\n  {again(store)}",

@@ -173,12 +173,20 @@ def _row(cells: list[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
+def _repetitions(about: dict) -> str:
+    """How often each case was measured, and how long."""
+    said = f"{about['repetitions']} repetitions of {about['seconds']:g} s a turn"
+    if about.get("minutes"):
+        said = f"up to {said}, as many as there was time for in {about['minutes']:g} minutes"
+    return said
+
+
 def heading(run: Run) -> list[tuple[str, str]]:
     """What the run was measured on."""
     about = run.about
     lines = [(key, str(value)) for key, value in about["machine"].items() if key != "versions"]
     lines += [("versions", ", ".join(f"{k}: {v}" for k, v in about["machine"]["versions"].items()))]
-    lines += [("run", f"{about['repetitions']} repetitions of {about['seconds']:g} s a turn")]
+    lines += [("run", _repetitions(about))]
     if "load after" in about:
         lines.append(("load after", str(about["load after"])))
     if run.noise() is not None:
