@@ -17,6 +17,9 @@ from vshmem_lab.suites.table import SUITES
 from vshmem_lab.text import size
 
 TIME = re.compile(r"([\d.,]+) (?:ns|µs|ms|s)")
+# In text: with its unit, as settings are times, too.
+SAID = re.compile(r"(?<![\d.,])(\d[\d.,]*) (ns|µs|ms)\b")
+SETTINGS = {("2", "ms")}  # a process that waits for long looks so often
 PAGE = """Before.
 
 <!-- lab once toys
@@ -75,6 +78,34 @@ def test_times_in_the_readme_that_are_typed_in_are_those_of_a_result_that_it_nam
     page = (paths.ROOT / "README.md").read_text()
     said = set(re.findall(r"[\d,.]+", kept_texts(page)))
     assert set(figures_typed_in(page)) <= said
+
+
+def figures_in_text(page: str) -> set[tuple[str, str]]:
+    """Times that a page has anywhere, but not in tables that are made from a result."""
+    return set(SAID.findall(docs.MARKED.sub("", page))) - SETTINGS
+
+
+def test_times_in_the_text_of_the_readme_are_those_of_a_result_that_it_names() -> None:
+    page = (paths.ROOT / "README.md").read_text()
+    prose = "\n".join(line for line in page.splitlines() if line[:1] != "|")
+    kept = [_nanoseconds(*found) for found in SAID.findall(kept_texts(page))]
+    figures = figures_in_text(prose)
+    assert len(figures) > 3
+    for number, unit in figures:
+        # As many digits as are said.
+        half = _nanoseconds("5", unit) / 10 ** (len(number.partition(".")[2]) + 1)
+        wanted = _nanoseconds(number, unit)
+        assert any(abs(value - wanted) <= half * 1.0001 for value in kept), f"{number} {unit}"
+
+
+def _nanoseconds(number: str, unit: str) -> float:
+    return float(number.replace(",", "")) * {"ns": 1, "µs": 1e3, "ms": 1e6}[unit]
+
+
+def test_a_time_in_a_sentence_is_found() -> None:
+    found = figures_in_text("It takes 1.3 µs, looks every 2 ms\nand 1,566 ns of 7 machines.")
+    assert found == {("1.3", "µs"), ("1,566", "ns")}
+    assert not figures_in_text("<!-- lab a b\nc\n-->\nIn 1 ns.\n<!-- lab end -->")
 
 
 def test_a_time_that_is_typed_in_is_found() -> None:

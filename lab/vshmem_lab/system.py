@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import importlib.metadata
 import os
 import platform
 import subprocess
@@ -20,6 +21,12 @@ VERSIONS = {
     "hwloc": ("lstopo-no-graphics", "--version"),
     "C compiler": ("cc", "--version"),
 }
+
+# Debian's packages of what contends; those that are missing are left out.
+PACKAGES = (
+    *("libopenblas0-pthread", "libblis4-serial", "libatlas3-base", "libblas3"),
+    *("hpcc", "lammps", "podman", "libvirt-daemon", "xen-hypervisor-4.17-amd64"),
+)
 
 USER_OF_ROOT = "nobody, where a row does not say root; root for pairs of programs"
 
@@ -57,6 +64,13 @@ def versions() -> dict[str, str]:
             lines = (done.stdout or done.stderr).strip().splitlines()
             if done.returncode == 0 and lines:
                 found[name] = lines[0]
+    with contextlib.suppress(OSError):
+        argv = ["dpkg-query", "--show", "--showformat=${Package}\t${Version}\n", *PACKAGES]
+        listed = subprocess.run(argv, capture_output=True, text=True).stdout
+        pairs = (line.split("\t") for line in listed.splitlines())
+        found |= {name: version for name, version in pairs if version}
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        found["kernel_tuner"] = importlib.metadata.version("kernel_tuner")
     return found
 
 

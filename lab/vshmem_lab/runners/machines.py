@@ -225,8 +225,11 @@ class Network:
 
 def vsock() -> Runner:
     """Machines would need a device that the host's kernel, or a daemon of vhost-user, serves."""
-    here = "" if Path("/dev/vhost-vsock").exists() else "; this kernel has no vhost-vsock either"
-    raise Missing(f"`vshmem up` gives machines no vsock device{here}.")
+    here = "" if Path("/dev/vhost-vsock").exists() else ", this kernel has no vhost-vsock either"
+    raise Missing(
+        f"`vshmem up` gives machines no vsock device{here}; a daemon of vhost-user would have to "
+        "map their memory, which is not shared."
+    )
 
 
 class Wakeup:

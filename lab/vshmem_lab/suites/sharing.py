@@ -1,20 +1,39 @@
 """The suite `sharing`: segments, semaphores and queues, as papers 000 and 004 measured them.
 
 The same binary runs on the kernel's System V and on Vshmem. The floor is what the hardware gives:
-plain mmap, or two processes that spin on one cache line.
+plain mmap, or two processes that spin on one cache line. The papers' figures are those of Pentium
+Ds of 2.8 GHz under Xen 3: of paper 000's table 6, and of paper 004 where they say so.
 """
 
 from __future__ import annotations
 
 from vshmem_lab.model import ONE_WAY, THERE_AND_BACK, Case, Contender, Wanted
+from vshmem_lab.suites import xen
 from vshmem_lab.suites.parts import FLOOR, KERNEL, VSHMEM, faster, floor, ipcbench, vshmem, within
 
 SUITE = "sharing"
-NATIVE = "native"
+NATIVE, GUESTS = "native", "guest-guest"
+OURS, KERNELS, SEGMENT = "Vshmem, ", "kernel, ", "segment and semaphores"
 MANY_SETS, MANY_SEGMENTS = 80_000, 20_000
 MANY, FEW = f"lookup {MANY_SETS},{MANY_SEGMENTS}", "lookup 10,10"
 FEW_OBJECTS = "20 IPC objects"
 PAYLOADS = (8, 1024, 65536)
+
+
+def papers(where: str) -> dict[str, str]:
+    """What papers 000 and 004 have of semaphores, segments and sockets in this place, by name."""
+    if where not in xen.PAPERS:
+        return {}
+    us = {name: f"{figure} µs" for name, figure in xen.PAPERS[where].items()}
+    name, prefix = (KERNEL, KERNELS) if where == NATIVE else (VSHMEM, OURS)
+    found = {FLOOR: us["Raw"], name: us["Sync"], "TCP": us["TCP"]}
+    found[f"{prefix}{SEGMENT}"] = f"{us['Sync 1k']} (1,000 B)"
+    if where == NATIVE:
+        found[KERNEL] += "; 1.92 µs (004)"
+    if where == GUESTS:
+        found["TCP"] += "; 118 µs (004)"
+        found["UDP"] = "107 µs (004)"
+    return found
 
 
 def both(name: str, command: str, *wanted: Wanted, bare: str = "", **rest) -> Case:
@@ -68,6 +87,7 @@ ACROSS = (
         within(2.5, FLOOR),
         bare="handover bare",
         way=THERE_AND_BACK,
+        papers=papers(NATIVE),
     ),
     across(
         "64 B queue ping-pong",
@@ -107,9 +127,13 @@ SET_UP = (
 )
 
 CROWDS = tuple(
-    both(f"{name}, {n} processes per core", f"crowd {word},{n}", within(1.3, KERNEL))
+    both(
+        f"{name}, {n} process{'es' if n > 1 else ''} per core",
+        f"crowd {word},{n}",
+        within(1.3, KERNEL),
+    )
     for name, word in (("mutex", "mutex"), ("token ring", "ring"))
-    for n in (2, 8)
+    for n in (1, 2, 8)
 )
 
 WAITING = (
@@ -129,11 +153,10 @@ WAITING = (
 
 def methods(runner: str, prefix: str, *, ours: bool) -> tuple[Contender, ...]:
     """Messages by a segment with semaphores, and by queues."""
-    names = (("segment", "segment and semaphores"), ("queue", "queues"))
+    names = (("segment", SEGMENT), ("queue", "queues"))
     return tuple(Contender(f"{prefix}{name}", runner, (w,), vshmem=ours) for w, name in names)
 
 
-OURS, KERNELS = "Vshmem, ", "kernel, "
 NETWORK = tuple(Contender(word.upper(), "network", (word,)) for word in ("tcp", "udp"))
 LOOPBACK = tuple(Contender(word.upper(), "loopback", (word,)) for word in ("tcp", "udp"))
 
@@ -153,12 +176,13 @@ MESSAGES = tuple(
         way=THERE_AND_BACK,
         # Between emulated machines hardly any repetition is steady.
         across=where in (NATIVE, "containers"),
+        papers=papers(where),
     )
     for where, runners, others in (
         (NATIVE, ("pair", "pair, Vshmem"), (*methods("pair", KERNELS, ours=False), *LOOPBACK)),
         ("containers", ("containers",), ()),
         ("host-guest", ("host and guest",), ()),
-        ("guest-guest", ("guests",), NETWORK),
+        (GUESTS, ("guests",), NETWORK),
     )
 )
 
@@ -169,9 +193,9 @@ BANDWIDTH = Case(
     tuple(
         Contender(f"{prefix}{name}", runner, (word, "bandwidth", "{size}"), vshmem=ours)
         for prefix, runner, ours in ((OURS, "channel, Vshmem", True), (KERNELS, "channel", False))
-        for word, name in (("segment", "segment and semaphores"), ("queue", "queues"))
+        for word, name in (("segment", SEGMENT), ("queue", "queues"))
     ),
-    (4096, 65536, 1 << 20, 64 << 20),
+    (8, 512, 4096, 65536, 1 << 20, 64 << 20),
     unit="MB/s",
     way=ONE_WAY,
 )
@@ -199,17 +223,15 @@ def sync(where: str, runner: str, *others: Contender, wanted: tuple[Wanted, ...]
         Contender(VSHMEM, runner, ("semaphore",), vshmem=True),
         *others,
     )
-    name = "Sync: semaphore ping-pong"
-    return Case(
-        SUITE, name, where, contenders, (8,), way=THERE_AND_BACK, wanted=wanted, across=True
-    )
+    name, more = "Sync: semaphore ping-pong", {"wanted": wanted, "papers": papers(where)}
+    return Case(SUITE, name, where, contenders, (8,), way=THERE_AND_BACK, across=True, **more)
 
 
 ELSEWHERE = (
     sync("containers", "containers", wanted=(within(2.5, FLOOR),)),
     sync("host-guest", "host and guest", wanted=(within(2.5, FLOOR),)),
     sync(
-        "guest-guest",
+        GUESTS,
         "guests",
         NETWORK[0],
         wanted=(within(2.5, FLOOR), faster(300, "TCP")),
@@ -217,7 +239,7 @@ ELSEWHERE = (
     Case(
         SUITE,
         "semaphore ping-pong, both asleep",
-        "guest-guest",
+        GUESTS,
         (
             Contender("doorbell by the driver itself", "wakeup", ("bell",)),
             Contender(VSHMEM, "wakeup", ("woken",), vshmem=True),
