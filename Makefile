@@ -79,7 +79,7 @@ test-kvm: ## all tests of machines on KVM; where there is none, in an emulated m
 	@tests/kvm/run.sh $(CASES) || [ $$? -eq 77 ]
 
 test-xen: ## all of the port to Xen: Xen and its domains inside QEMU (test-all has a part of it)
-	@tests/xen/run.sh || [ $$? -eq 77 ]
+	@tests/xen/run.sh && lab/check-xen.sh || [ $$? -eq 77 ]
 
 lint: ## layout, lint and licences of everything
 	@scripts/lint.sh $(CHECKS)

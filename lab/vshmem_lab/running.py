@@ -6,6 +6,7 @@ import dataclasses
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from vshmem_lab import analysis, leftovers, paths, system
 from vshmem_lab.analysis import Run
 from vshmem_lab.choice import Choice, selected
 from vshmem_lab.driver import Driver
+from vshmem_lab.environments import XEN
 from vshmem_lab.features import table as features
-from vshmem_lab.model import Failed
+from vshmem_lab.model import Case, Failed
 from vshmem_lab.progress import Steps
 from vshmem_lab.report.grid import text_of
 from vshmem_lab.runners import channels
@@ -51,8 +53,14 @@ def new(plan: Plan, folder: Path | None) -> tuple[int, Path]:
         "complete": False,
     }
     if hypervisors.SUITE in plan.choice.suites:
-        about["features"] = features.probe()
+        about["features"] = features.probe(boot_xen=_has_xen(cases))
     return _measure(plan, Store.create(folder, about), about), folder
+
+
+def _has_xen(cases: Sequence[Case]) -> bool:
+    """Whether a domain of Xen contends."""
+    names = {one.name for case in cases for one in case.contenders}
+    return any(name.startswith(f"{XEN}, ") for name in names)
 
 
 def resume(folder: Path | None) -> int:

@@ -7,10 +7,10 @@ mount -t devtmpfs dev /dev
 mkdir -p /dev/shm /dev/pts
 mount -t tmpfs shm /dev/shm
 mount -t devpts pts /dev/pts
-for module in xen-evtchn xen-gntdev xen-gntalloc; do
-    insmod "/modules/$module.ko"
+for module in xen-evtchn xen-gntdev xen-gntalloc vshmem_xen; do
+    [ ! -e "/modules/$module.ko" ] || insmod "/modules/$module.ko"
 done
-insmod /modules/vshmem_xen.ko
+ip link set lo up
 
 hostname "$(xenstore-read name)"
 last=0

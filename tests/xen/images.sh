@@ -1,6 +1,7 @@
 #!/bin/bash
 # images.sh UNPACKED DRIVER WORK CASE...: makes what QEMU boots: WORK/xen, WORK/vmlinuz, and WORK/dom0.img,
-# which has the guests' files in it.
+# which has the guests' files in it. Without a DRIVER there is nothing of Vshmem in them, and guests have the
+# files of this host's that XEN_FILES, a list, names.
 set -eu
 
 unpacked=$1
@@ -17,14 +18,28 @@ export LD_LIBRARY_PATH=$unpacked/usr/lib/x86_64-linux-gnu
 
 # put TREE FILE PLACE: a file with the libraries that it needs
 put() {
-    local library
     mkdir -p "$1/$(dirname "$3")"
     cp -L "$2" "$1/$3"
-    ldd "$2" 2>/dev/null | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^\t\(\/[^ ]*\) .*/\1/p' |
+    libraries "$1" "$2"
+}
+
+# put_here TREE LIST: files of this host's, in the same places
+put_here() {
+    local files
+    mapfile -t files <"$2"
+    cp -L --parents -t "$1" "${files[@]}"
+    libraries "$1" "${files[@]}"
+}
+
+# libraries TREE FILE...: what programs need; other files need none
+libraries() {
+    local tree=$1 library
+    shift
+    ldd "$@" 2>/dev/null | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^\t\(\/[^ ]*\) .*/\1/p' | sort -u |
         while read -r library; do
         case $library in
-        */ld-linux*) put_once "$1" "$library" "lib64/${library##*/}" ;;
-        *) put_once "$1" "$library" "lib/${library##*/}" ;;
+        */ld-linux*) put_once "$tree" "$library" "lib64/${library##*/}" ;;
+        *) put_once "$tree" "$library" "lib/${library##*/}" ;;
         esac
     done
 }
@@ -33,8 +48,8 @@ put_once() {
     [ -e "$1/$3" ] || cp -L "$2" "$1/$3"
 }
 
-# What dom0 and the guests have both.
-common() {
+# What any dom0 and guest have.
+base() {
     local program
     mkdir -p "$1"/{bin,dev,proc,sys,tmp,run,var,etc,lib,lib64,modules}
     cp "$(command -v busybox)" "$1/bin/busybox"
@@ -42,11 +57,18 @@ common() {
         [ -e "$1/bin/$program" ] || ln -s busybox "$1/bin/$program"
     done
     cp "$modules"/xen-evtchn.ko "$modules"/xen-gntdev.ko "$modules"/xen-gntalloc.ko "$1/modules"
-    cp "$driver" "$1/modules"
     for program in read write ls rm watch chmod; do
         put "$1" "$unpacked/usr/bin/xenstore-$program" "bin/xenstore-$program"
     done
     put_once "$1" /lib/x86_64-linux-gnu/libgcc_s.so.1 lib/libgcc_s.so.1
+    printf 'root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n' >"$1/etc/passwd"
+    printf 'root:x:0:\nnogroup:x:65534:\n' >"$1/etc/group"
+}
+
+# What they have of Vshmem and its tests.
+vshmem() {
+    local program
+    cp "$driver" "$1/modules"
     put "$1" "$VSHMEM_BIN" bin/vshmem
     strip "$1/bin/vshmem"
     put "$1" "$VSHMEM_LIB" lib/libvshmem.so
@@ -68,8 +90,6 @@ common() {
         put "$1" "$work/$program" "tests/$program"
     done
     echo "$suite" >"$1/tests/suite"
-    printf 'root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n' >"$1/etc/passwd"
-    printf 'root:x:0:\nnogroup:x:65534:\n' >"$1/etc/group"
 }
 
 # Only what the tests' programs import.
@@ -107,6 +127,23 @@ domains_by_up() {
     cp /usr/share/qemu/keymaps/en-us "$1/usr/share/qemu/keymaps"
 }
 
+# The System V suite's programs (tests/conformance).
+suite="sem msg shm process handlers users stopped death stress"
+
+compile() {
+    local program
+    "${CC:-cc}" -O1 -o "$work/forbid" "$root/tests/conformance/forbid.c"
+    for program in steal peek forge; do
+        "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O2 -I"$root/kmod/xen" -o "$work/$program" \
+            "$here/programs/$program.c"
+    done
+    make --silent -C "$root/lab" OUT="$work/bench"
+    for program in $suite; do
+        "${CC:-cc}" -std=gnu17 -O1 -DTIME_LIMIT=400 -o "$work/$program" "$root/tests/conformance/$program.c" \
+            -pthread
+    done
+}
+
 pack() { # pack TREE IMAGE
     (cd "$1" && find . -print0 | cpio --null -o -H newc --quiet -R 0:0) >"$2"
 }
@@ -117,25 +154,20 @@ strip "$work/vmlinux"
 cp "$unpacked/boot/vmlinuz-$kernel" "$work/vmlinuz"
 gzip -dc "$unpacked/boot/xen-4.17-amd64.gz" >"$work/xen"
 
-"${CC:-cc}" -O1 -o "$work/forbid" "$root/tests/conformance/forbid.c"
-"${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O2 -I"$root/kmod/xen" -o "$work/steal" "$here/programs/steal.c"
-"${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O2 -o "$work/peek" "$here/programs/peek.c"
-"${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O2 -o "$work/forge" "$here/programs/forge.c"
-make --silent -C "$root/lab" OUT="$work/bench"
-
-# The System V suite's programs (tests/conformance).
-suite="sem msg shm process handlers users stopped death stress"
-for program in $suite; do
-    "${CC:-cc}" -std=gnu17 -O1 -DTIME_LIMIT=400 -o "$work/$program" "$root/tests/conformance/$program.c" \
-        -pthread
+for tree in guest dom0; do
+    base "$work/$tree"
 done
-
-common "$work/guest"
+if [ -n "$driver" ]; then
+    compile
+    vshmem "$work/guest"
+    vshmem "$work/dom0"
+elif [ -s "$XEN_FILES" ]; then
+    put_here "$work/guest" "$XEN_FILES"
+fi
 cp "$here/guest.sh" "$work/guest/init"
 cp "$drivers/net/xen-netfront.ko" "$work/guest/modules"
 pack "$work/guest" "$work/guest.img"
 
-common "$work/dom0"
 cp "$modules"/xen-privcmd.ko "$modules"/xenfs/xenfs.ko "$drivers"/net/xen-netback/xen-netback.ko \
     "$work/dom0/modules"
 cp "$drivers"/../net/llc/llc.ko "$drivers"/../net/802/stp.ko "$drivers"/../net/bridge/bridge.ko \

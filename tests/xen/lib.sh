@@ -20,9 +20,9 @@ name = "$1"
 type = "${2:-pvh}"
 kernel = "/guest/vmlinux"
 ramdisk = "/guest/guest.img"
-extra = "console=hvc0 quiet"
+extra = "console=hvc0 quiet ${KERNEL:-}"
 memory = ${3:-300}
-vcpus = 1
+vcpus = ${VCPUS:-1}
 tsc_mode = "native"
 on_crash = "destroy"
 C
@@ -82,7 +82,8 @@ destroy() {
 
 asked=0
 
-# ask NAME COMMAND: has a guest do something, and waits until it has; its output and exit code
+# ask NAME COMMAND: has a guest do something, and waits until it has; its output and exit code. Looks for the
+# answer each PACE seconds, by default 1, though mostly it is told.
 ask() {
     mailbox=/local/domain/$(id_of "$1")/data
     # No number comes twice, though shells count for themselves.
@@ -93,7 +94,7 @@ ask() {
     while :; do
         answer=$(xenstore-read -R "$mailbox/answer" 2>/dev/null)
         [ "${answer%% *}" = "$number" ] && break
-        waited=$((waited + 1))
+        waited=$((waited + ${PACE:-1}))
         if [ $waited -gt "${LIMIT:-60}" ]; then
             echo "no answer from $1; its console:"
             tail -n 30 "/var/log/xen/console/guest-$1.log"
@@ -101,7 +102,7 @@ ask() {
             return 98
         fi
         # Returns at the next change.
-        timeout 1 xenstore-watch -n 2 "$mailbox/answer" >/dev/null 2>&1
+        timeout "${PACE:-1}" xenstore-watch -n 2 "$mailbox/answer" >/dev/null 2>&1
     done
     answer=${answer#* }
     code=${answer%% *}

@@ -5,6 +5,8 @@
 #   tests/xen/run.sh              all cases
 #   tests/xen/run.sh --quick      four of them, for everyday use
 #   tests/xen/run.sh NAME...      only these: the names of the files in cases/ and bench/
+#   tests/xen/run.sh hypervisors  nothing of Vshmem: what the lab asks for by XEN_SERIAL, a socket, in guests
+#                                 that have the files listed in XEN_FILES
 #
 # Xen, its tools and the kernel come from Debian's packages, which are downloaded and unpacked below the cache
 # directory ($VSHMEM_CACHE, by default ~/.cache/vshmem), not installed. Where they can't be had, the tests are
@@ -13,7 +15,7 @@
 #
 # VSHMEM_BIN, VSHMEM_LIB and VSHMEM_CONTRACT name the command, the library and the program transport-contract;
 # by default those of target/release, which are built first. Ends with "N passed, N failed". Takes some
-# minutes, and is ended after XEN_LIMIT seconds, by default 3600.
+# minutes, and is ended after XEN_LIMIT seconds, by default 3600 (0: never).
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -32,19 +34,31 @@ for program in qemu-system-x86_64 cpio dpkg-deb apt-get xz busybox python3 perl;
 done
 
 unpacked=$("$here/fetch.sh") || skip "Xen's packages or the kernel's can't be had (above)"
-code=0
-driver=$("$root/kmod/build.sh" --xen "$(cat "$unpacked/kernel")") || code=$?
-[ "$code" -ne 2 ] || skip "the headers of the kernel, or the tools to build a driver, can't be had (above)"
-[ "$code" -eq 0 ] || exit "$code"
+# What has Vshmem in it: the driver, and what VSHMEM_BIN and so on name.
+build() {
+    local code=0 cargo
+    driver=$("$root/kmod/build.sh" --xen "$(cat "$unpacked/kernel")") || code=$?
+    [ "$code" -ne 2 ] ||
+        skip "the headers of the kernel, or the tools to build a driver, can't be had (above)"
+    [ "$code" -eq 0 ] || exit "$code"
+    if [ -z "${VSHMEM_BIN:-}" ] || [ -z "${VSHMEM_LIB:-}" ] || [ -z "${VSHMEM_CONTRACT:-}" ]; then
+        cargo=("$root/scripts/cargo.sh" --exec build --release --locked --manifest-path "$root/Cargo.toml")
+        "${cargo[@]}" -p vshmem-cli -p vshmem-capi
+        "${cargo[@]}" -p vshmem-transport --features contract --bin transport-contract
+    fi
+    export VSHMEM_BIN=${VSHMEM_BIN:-$target/release/vshmem}
+    export VSHMEM_LIB=${VSHMEM_LIB:-$target/release/libvshmem.so}
+    export VSHMEM_CONTRACT=${VSHMEM_CONTRACT:-$target/release/transport-contract}
+}
 
-if [ -z "${VSHMEM_BIN:-}" ] || [ -z "${VSHMEM_LIB:-}" ] || [ -z "${VSHMEM_CONTRACT:-}" ]; then
-    cargo=("$root/scripts/cargo.sh" --exec build --release --locked --manifest-path "$root/Cargo.toml")
-    "${cargo[@]}" -p vshmem-cli -p vshmem-capi
-    "${cargo[@]}" -p vshmem-transport --features contract --bin transport-contract
+driver=
+serial=()
+if [ "$*" = hypervisors ]; then
+    : "${XEN_FILES:?}" # a list
+    serial=(-serial "unix:${XEN_SERIAL:?}")
+else
+    build
 fi
-export VSHMEM_BIN=${VSHMEM_BIN:-$target/release/vshmem}
-export VSHMEM_LIB=${VSHMEM_LIB:-$target/release/libvshmem.so}
-export VSHMEM_CONTRACT=${VSHMEM_CONTRACT:-$target/release/transport-contract}
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-xen.XXXXXX")
 qemu=
@@ -71,7 +85,7 @@ boot() {
     : >"$work/console"
     timeout --kill-after=10 "$limit" qemu-system-x86_64 -accel tcg,thread=multi \
         -cpu qemu64,+svm,+npt,+cx16,+ssse3,+sse4.1,+sse4.2,+popcnt,-rdtscp -smp 2 -m 2560M \
-        -nodefaults -display none -monitor none -serial stdio -no-reboot \
+        -nodefaults -display none -monitor none -serial stdio "${serial[@]}" -no-reboot \
         -kernel "$work/xen" -append "dom0_mem=1024M,max:1024M console=com1 com1=115200,8n1 \
 loglvl=warning guest_loglvl=warning" \
         -initrd "$work/vmlinuz console=hvc0 quiet,$work/dom0.img" </dev/null >"$work/console" 2>&1 &
@@ -99,7 +113,9 @@ for _ in 1 2; do
     boot
 done
 # As it comes: the console's lines end with a carriage return, and Xen's own begin with (XEN).
-tail -n +1 -f --pid="$qemu" "$work/console" | stdbuf -oL tr -d '\r' | grep -v --line-buffered '^(XEN)' || true
+# In the background, for a shell heeds no signal while it waits for a pipe.
+tail -n +1 -f --pid="$qemu" "$work/console" | stdbuf -oL tr -d '\r' | grep -v --line-buffered '^(XEN)' &
+wait $! || true
 ended=0
 wait "$qemu" || ended=$?
 qemu=

@@ -18,9 +18,10 @@ COLUMNS: dict[str, Callable[[], Column]] = {
 }
 
 
-def probe() -> dict[str, Column]:
-    """The columns, by what they are of."""
-    return {name: _asked(ask) for name, ask in COLUMNS.items()}
+def probe(boot_xen: bool = False) -> dict[str, Column]:
+    """The columns, by what they are of. Xen is booted for it, where this is no host of it."""
+    asked = COLUMNS | ({"Xen": xen.booted} if boot_xen else {})
+    return {name: _asked(ask) for name, ask in asked.items()}
 
 
 def _asked(ask: Callable[[], Column]) -> Column:

@@ -1,4 +1,7 @@
-"""What Xen says of itself: `xl info`, and the commands that xl has, in dom0."""
+"""What Xen says of itself: `xl info`, and the commands that xl has, in dom0.
+
+Where this is no host of Xen, one can be booted for it, in QEMU.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,31 @@ from vshmem_lab.features import words
 from vshmem_lab.features.words import Column, listed
 from vshmem_lab.model import Failed, Missing
 from vshmem_lab.process import run
+from vshmem_lab.runners.xen_host import Xen
 
 INFO = re.compile(r"^(\w+) +: (.*)$", re.MULTILINE)
 COMMAND = re.compile(r"^ ([a-z][a-z0-9-]+) ", re.MULTILINE)
 MIB = 1 << 20
+INFORM, HELP = ["xl", "info"], ["xl", "help"]
+LIMIT = 60
+OTHERWISE = "`vshmem lab features --boot-xen` boots one in QEMU."
 
 
 def column() -> Column:
     """Of this host, if it is a dom0."""
     try:
-        return said(run(["xl", "info"]), run(["xl", "help"]))
+        return said(run(INFORM), run(HELP))
     except Missing:
-        raise Missing("xl is not installed: this is no host of Xen.") from None
+        raise Missing(f"xl is not installed: this is no host of Xen. {OTHERWISE}") from None
     except Failed as failure:
         raise Missing(f"This is no dom0: {failure}") from None
+
+
+def booted() -> Column:
+    """Of a host of Xen in QEMU, whose processor and memory are emulated."""
+    with Xen() as xen:
+        found = said(xen.dom0(INFORM, LIMIT), xen.dom0(HELP, LIMIT))
+    return found | {words.VERSION: f"{found[words.VERSION]}, in QEMU/TCG"}
 
 
 def said(info: str, commands: str) -> Column:

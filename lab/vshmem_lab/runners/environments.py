@@ -18,6 +18,7 @@ from vshmem_lab.environments import (
     RESERVED,
     SMALL,
     TCG,
+    XEN,
     hpcc,
     named,
 )
@@ -30,6 +31,8 @@ from vshmem_lab.runners.mpi import OneKernel, OneMachine
 from vshmem_lab.runners.mpi_programs import Hpcc
 from vshmem_lab.runners.onekernel import Enclose
 from vshmem_lab.runners.podman import Podman
+from vshmem_lab.runners.xen_domain import InDomain, OneDomain
+from vshmem_lab.runners.xen_host import Xen
 
 CPUS = 2
 KINDS = {SMALL: "small", HUGE: "huge", RESERVED: "reserved"}
@@ -39,6 +42,7 @@ ONE_THREAD = ("env", "OPENBLAS_NUM_THREADS=1")
 
 FindMachines = Callable[[int, int, Kind], Machines]
 FindPodman = Callable[[], Podman]
+FindXen = Callable[[], Xen]
 
 
 def paged(pages: str, argv: Sequence[str]) -> list[str]:
@@ -89,14 +93,18 @@ class Backed:
 class Environments:
     """Makes the runners, each when it is first asked for."""
 
-    def __init__(self, machines: FindMachines, pair: tuple[int, int], podman: FindPodman) -> None:
-        self._find, self._pair, self._podman = machines, pair, podman
+    def __init__(
+        self, machines: FindMachines, pair: tuple[int, int], podman: FindPodman, xen: FindXen
+    ) -> None:
+        self._find, self._pair, self._podman, self._xen = machines, pair, podman, xen
 
     def hpcc(self, size: int, place: str, pages: str) -> Runner:
         """The HPC Challenge in a place."""
         check(pages)
         # The program first: machines need not boot for one that is missing.
         program, enclose = Hpcc(size), functools.partial(paged, pages)
+        if place == XEN:
+            return Job(OneDomain(self._xen(), CPUS, enclose), program)
         if place not in ACCELERATORS:
             return Job(OneKernel(self._pair, self._outer(place, enclose)), program)
         machines = self._machines(place, pages)
@@ -106,6 +114,8 @@ class Environments:
         """The dwarfs by OpenMP in a place."""
         check(pages)
         enclose = functools.partial(paged, pages)
+        if place == XEN:
+            return InDomain(self._xen(), enclose)
         if place not in ACCELERATORS:
             return Threads(self._pair, self._outer(place, enclose))
         machines = self._machines(place, pages)
@@ -126,11 +136,11 @@ class Environments:
 
 
 def runners(
-    machines: FindMachines, pair: tuple[int, int], podman: FindPodman
+    machines: FindMachines, pair: tuple[int, int], podman: FindPodman, xen: FindXen
 ) -> dict[str, Callable[[], Runner]]:
     """How each program in each place is made."""
     found: dict[str, Callable[[], Runner]] = {}
-    make = Environments(machines, pair, podman)
+    make = Environments(machines, pair, podman, xen)
     for place, pages in ((place, one) for place, kinds in PLACES.items() for one in kinds):
         for size in PROBLEMS.values():
             one = functools.partial(make.hpcc, size, place, pages)

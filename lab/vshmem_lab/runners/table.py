@@ -20,6 +20,8 @@ from vshmem_lab.runners import (
     onekernel,
     podman,
     xen,
+    xen_domain,
+    xen_host,
 )
 
 # Of the runners "at a rate": a round each 100 us, more than the kernel takes for one.
@@ -35,6 +37,7 @@ class Runners:
         self._pools: dict[str, dict[str, str]] = {}
         self._machines: dict[tuple[int, int, machines.Kind | None], machines.Machines] = {}
         self._containers: podman.Podman | None = None
+        self._xen_host: xen_host.Xen | None = None
         self._found: dict[str, Runner] = {}
         self._makers: dict[str, Callable[[], Runner]] = {
             "ipcbench": lambda: onekernel.Ipcbench({}, pair),
@@ -64,7 +67,7 @@ class Runners:
             "wakeup": lambda: machines.Wakeup(self.machines()),
             "Xen": lambda: xen.Domains(repetitions),
             **mpi.runners(self.machines, pair),
-            **environments.runners(self.machines, pair, self._podman),
+            **environments.runners(self.machines, pair, self._podman, self._xen),
             **dwarfs.runners(self.machines, pair, lambda: self._pool("vshmem"), self._enclosed),
             **algebra.runners(self.machines, pair, lambda: self._pool("vshmem"), self._enclosed),
         }
@@ -98,6 +101,12 @@ class Runners:
         if self._containers is None:
             self._containers = self._stack.enter_context(podman.Podman())
         return self._containers
+
+    def _xen(self) -> xen_host.Xen:
+        if self._xen_host is None:
+            found = xen_host.Xen(xen_domain.files())
+            self._xen_host = self._stack.enter_context(found)
+        return self._xen_host
 
     def _pool(self, which: str) -> dict[str, str]:
         """The environment of a build's programs: it has a pool of its own."""

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 from collections.abc import Sequence
 
-from vshmem_lab.model import Failed, Missing, Reading, Turn
-from vshmem_lab.paths import CHECKOUT, ROOT
+from vshmem_lab.model import Failed, Reading, Turn
+from vshmem_lab.runners import xen_script
 
 LINE = re.compile(
     r"^measured (native|host-guest|guest-guest) (bare|semaphore|segment|tcp) \d+ (\d+)$"
 )
 LIMIT = 1800
-SKIPPED = 77
 
 Samples = dict[tuple[str, str], list[Reading]]
 
@@ -58,11 +56,7 @@ class Domains:
         return found
 
     def _play(self, seconds: float) -> None:
-        script = ROOT / "tests" / "xen" / "run.sh"
-        if not CHECKOUT or not script.exists():
-            raise Missing(
-                "Xen is measured from a checkout only: tests/xen/run.sh is not installed."
-            )
+        script = xen_script.script()
         settings = {"XEN_RUNS": str(self._repetitions), "XEN_SECONDS": str(seconds)}
         process = subprocess.Popen(
             [str(script), "papers"],
@@ -76,16 +70,11 @@ class Domains:
         try:
             said, _ = process.communicate(timeout=LIMIT)
         except BaseException as error:
-            # The script and its machine: a shell that waits for a pipe heeds no signal of its own.
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait()
+            xen_script.end(process)
             if isinstance(error, subprocess.TimeoutExpired):
                 raise Failed(f"The machine with Xen did not end within {LIMIT} s.") from None
             raise
-        if process.returncode == SKIPPED:
-            raise Missing(
-                said.strip().splitlines()[-1] if said.strip() else "Xen can't be had here."
-            )
+        xen_script.check(process.returncode, said)
         if process.returncode != 0:
             raise Failed(f"The machine with Xen failed:\n{said}")
         self._samples = parse(said)

@@ -10,6 +10,7 @@ with the report.
 from __future__ import annotations
 
 from vshmem_lab.environments import (
+    EMULATED,
     KVM,
     NATIVE,
     OPENMP,
@@ -39,7 +40,7 @@ def places(program: str, words: tuple[str, ...], emulated: bool = True) -> tuple
         )
         for place, kinds in PLACES.items()
         for pages in kinds
-        if emulated or place != TCG
+        if emulated or place not in EMULATED
     )
 
 
