@@ -106,6 +106,12 @@ def test_mean_and_extremes_are_shown_where_they_are_wanted(tmp_path: Path) -> No
     assert (row["lowest"], row["mean"], row["highest"]) == ("98 ns", "99.8 ns", "102 ns")
 
 
+def test_a_figure_of_the_papers_may_be_that_of_one_size(tmp_path: Path) -> None:
+    figures = {"kernel": "5 ns", ("Vshmem", 64): "7 ns"}
+    (table,) = run(tmp_path / "a", case(sizes=(8, 64), papers=figures)).tables
+    assert [line.paper for line in table.lines] == ["", "7 ns", "5 ns", "5 ns"]
+
+
 def test_choices_are_counted_and_not_compared(tmp_path: Path) -> None:
     ours = Fake(alter=lambda _, call: 2048 if call % 4 else 1024)
     counted = case(unit="B", choices=True, warm=False)

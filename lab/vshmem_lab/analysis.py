@@ -154,6 +154,11 @@ def describe(cases: Sequence[Case]) -> list[dict]:
                     "bar": one.bar,
                     "lacks": one.lacks,
                     "paper": case.papers.get(one.name, ""),
+                    "papers": {
+                        str(size): case.papers[one.name, size]
+                        for size in case.sizes
+                        if (one.name, size) in case.papers
+                    },
                 }
                 for one in case.contenders
             ],
@@ -217,7 +222,8 @@ def _of(samples: pd.DataFrame, contender: str, size: int) -> pd.DataFrame:
 
 def _line(contender: dict, size: int, samples: pd.DataFrame, counts: str) -> Line:
     mine = _of(samples, contender["name"], size)
-    about = {key: contender[key] for key in ("vshmem", "floor", "lacks", "paper")}
+    about = {key: contender[key] for key in ("vshmem", "floor", "lacks")}
+    about["paper"] = contender.get("papers", {}).get(str(size), contender["paper"])
     base, bar = (contender.get(key, False) for key in ("base", "bar"))
     line = Line(contender["name"], size, **about, counts=counts, base=base, bar=bar)
     good = mine.dropna(subset=["value"])

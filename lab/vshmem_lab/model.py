@@ -69,7 +69,8 @@ class Case:
     )
     choices: bool = False  # values are choices: how often each was made is shown
     warm: bool = True  # a short turn of each comes first; else its programs see to that
-    papers: dict[str, str] = field(default_factory=dict, hash=False)  # their figure, by contender
+    # The papers' figure, by contender, or by contender and size.
+    papers: dict[str | tuple[str, int], str] = field(default_factory=dict, hash=False)
 
     @property
     def label(self) -> str:

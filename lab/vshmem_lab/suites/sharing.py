@@ -20,19 +20,22 @@ FEW_OBJECTS = "20 IPC objects"
 PAYLOADS = (8, 1024, 65536)
 
 
-def papers(where: str) -> dict[str, str]:
-    """What papers 000 and 004 have of semaphores, segments and sockets in this place, by name."""
+def papers(where: str) -> dict[str | tuple[str, int], str]:
+    """What papers 000 and 004 have of semaphores, segments and sockets in this place.
+
+    By contender, and by its size where there are several.
+    """
     if where not in xen.PAPERS:
         return {}
     us = {name: f"{figure} µs" for name, figure in xen.PAPERS[where].items()}
-    name, prefix = (KERNEL, KERNELS) if where == NATIVE else (VSHMEM, OURS)
-    found = {FLOOR: us["Raw"], name: us["Sync"], "TCP": us["TCP"]}
-    found[f"{prefix}{SEGMENT}"] = f"{us['Sync 1k']} (1,000 B)"
+    sync, prefix = (KERNEL, KERNELS) if where == NATIVE else (VSHMEM, OURS)
+    found = {FLOOR: us["Raw"], sync: us["Sync"], ("TCP", 8): us["TCP"]}
+    found[f"{prefix}{SEGMENT}", 1024] = f"{us['Sync 1k']} (1,000 B)"
     if where == NATIVE:
-        found[KERNEL] += "; 1.92 µs (004)"
+        found[sync] += "; 1.92 µs (004)"
     if where == GUESTS:
-        found["TCP"] += "; 118 µs (004)"
-        found["UDP"] = "107 µs (004)"
+        found["TCP", 8] += "; 118 µs (004)"
+        found["UDP", 8] = "107 µs (004)"
     return found
 
 
