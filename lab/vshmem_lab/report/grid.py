@@ -46,6 +46,7 @@ _HEADS = (
     "contender",
     "size",
     "median",
+    "chosen",
     "95 % interval",
     "lowest",
     "mean",
@@ -76,6 +77,8 @@ def _cells(table: Table, line: Line) -> dict[str, str]:
     if table.extremes and found.count > 1:
         for name in ("lowest", "mean", "highest"):
             cells[name] = quantity(getattr(found, name), table.unit)
+    counts = (f"{quantity(x, table.unit)} ({n}x)" for x, n in line.choices.items())
+    cells["chosen"] = ", ".join(counts)
     for name, key in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999")):
         value = line.tail.get(key)
         cells[name] = duration(value) if value is not None else ""
@@ -120,10 +123,6 @@ def _notes(table: Table) -> list[str]:
     notes.append(counted + ".")
     lacks = [f"{line.contender} lacks: {line.lacks}." for line in table.lines if line.lacks]
     notes += dict.fromkeys(lacks)  # once for all sizes
-    for line in table.lines:
-        if line.choices:
-            counts = (f"{quantity(x, table.unit)} ({n}x)" for x, n in line.choices.items())
-            notes.append(f"{line.contender} chose {', '.join(counts)}.")
     failed = {f"{x.contender}: {x.error}" for x in table.lines if x.error and x.summary}
     return notes + sorted(failed)
 
@@ -175,7 +174,8 @@ def _row(cells: list[str]) -> str:
 
 def _repetitions(about: dict) -> str:
     """How often each case was measured, and how long."""
-    said = f"{about['repetitions']} repetitions of {about['seconds']:g} s a turn"
+    count = about["repetitions"]
+    said = f"{count} repetition{'s' if count != 1 else ''} of {about['seconds']:g} s a turn"
     if about.get("minutes"):
         said = f"up to {said}, as many as there was time for in {about['minutes']:g} minutes"
     return said

@@ -36,7 +36,12 @@ def colours(table: Table) -> dict[str, str]:
 
 
 def svg(table: Table) -> str | None:
-    """The plot of a case; None if nothing of it was measured, or all of it is zero."""
+    """The plot of a case; None if nothing of it was measured, or all of it is zero.
+
+    Nor have choices that have no unit one: each is of another kind.
+    """
+    if table.unit == "" and any(line.choices for line in table.lines):
+        return None
     if not any(line.summary and line.summary.high > 0 for line in table.lines):
         return None
     sizes = sorted({line.size for line in table.lines})

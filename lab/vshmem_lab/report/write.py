@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -120,7 +121,8 @@ def _html_grid(found: Grid) -> str:
     rows = []
     for i, row in enumerate(found.rows):
         classes = " ".join(kind for kind, which in kinds.items() if i in which)
-        rows.append(_tr([html.escape(cell) for cell in row], classes, found.head))
+        cells = [html.escape(cell) for cell in row]
+        rows.append(_tr(cells, classes, found.head, "median" if i in found.missing else ""))
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in found.head)
     title = html.escape(found.title) + (" - emulated" if found.emulated else "")
     notes = "".join(f'<p class="{_class(note)}">{html.escape(note)}</p>' for note in found.notes)
@@ -128,8 +130,14 @@ def _html_grid(found: Grid) -> str:
     return f"<h3>{title}</h3>{table}{notes}"
 
 
-def _tr(cells: list[str], kind: str = "", head: Sequence[str] = ()) -> str:
+def _tr(cells: list[str], kind: str = "", head: Sequence[str] = (), wide: str = "") -> str:
+    """A row. The cell of a column that is wide has the empty ones to its right as well."""
     row = f' class="{kind}"' if kind else ""
-    marked = [' class="wanted"' if name == "wanted" else "" for name in head] or [""] * len(cells)
-    tagged = (f"<td{mark}>{cell}</td>" for mark, cell in zip(marked, cells, strict=True))
+    marks = [' class="wanted"' if name == "wanted" else "" for name in head] or [""] * len(cells)
+    if wide in head:
+        at = head.index(wide)
+        empty = len(list(itertools.takewhile(lambda cell: not cell, cells[at + 1 :])))
+        cells, marks = ([*x[: at + 1], *x[at + 1 + empty :]] for x in (cells, marks))
+        marks[at] = f' colspan="{1 + empty}"'
+    tagged = (f"<td{mark}>{cell}</td>" for mark, cell in zip(marks, cells, strict=True))
     return f"<tr{row}>{''.join(tagged)}</tr>"
