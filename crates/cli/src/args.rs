@@ -1,13 +1,14 @@
 //! Arguments of commands, as clap parses and explains them.
 
 use crate::complete::values;
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use vshmem_cluster::description::resolve::AUTO;
 use vshmem_cluster::launchers::launchers;
 use vshmem_cluster::limits::Limit;
+use vshmem_cluster::placement::rules::Policy;
 use vshmem_cluster::Launcher;
 
 pub const EXIT_CODES: &str = "\
@@ -41,6 +42,7 @@ Examples:
   vshmem up
   vshmem up -n 4 --cpus 2 --memory 1G --pool-size 1G
   vshmem up --share ~/data --share ~/results:rw
+  vshmem up -n 2 --cpus 4 --placement numa-first --strict cores
   vshmem up --cluster other
   vshmem up cluster.toml
   vshmem up cluster.toml --dry-run
@@ -88,6 +90,21 @@ pub struct Up {
     /// Start the machines though this host may not have all of their memory
     #[arg(long)]
     pub overcommit: bool,
+    /// Where virtual cores may run [default: the file's; none is asked for without a file]
+    #[arg(long, value_name = "POLICY", value_parser = policies())]
+    pub placement: Option<Policy>,
+    /// What of a placement must be had as it is asked for: otherwise the next best is taken, and named
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    pub strict: Vec<Strict>,
+    /// Take the machines' memory from all nodes by turns
+    #[arg(long)]
+    pub interleave: bool,
+    /// Let virtual cores share cores of this host as SMT siblings
+    #[arg(long)]
+    pub smt: bool,
+    /// Cores of each memory node that no pinned virtual core gets
+    #[arg(long, value_name = "CORES")]
+    pub reserve_cores: Option<u32>,
     /// A directory that the machines see, read-only (ro, the default) or writable (rw); may be repeated
     #[arg(long, value_name = "DIR[:ro|rw]", add = values::directories())]
     pub share: Vec<String>,
@@ -140,6 +157,28 @@ pub struct Up {
     /// Print the JSON Schema of such a file, for editors, and start nothing
     #[arg(long)]
     pub schema: bool,
+}
+
+/// What can be strict.
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub enum Strict {
+    /// Cores for virtual cores, and others for the hypervisor's own threads
+    Cores,
+    /// Memory from the nodes of these cores, and from no others
+    Memory,
+}
+
+/// Values of `--placement`.
+fn policies() -> impl TypedValueParser<Value = Policy> {
+    let about = [
+        "Wherever the kernel's scheduler puts them",
+        "Each on a core of its own, in the order of cores",
+        "All of a machine on any core of one socket",
+        "Each on a core of its own, on as few memory nodes as can be",
+    ];
+    let values =
+        Policy::ALL.into_iter().zip(about).map(|((name, _), about)| PossibleValue::new(name).help(about));
+    PossibleValuesParser::new(values).try_map(|name| Policy::named(&name).ok_or("there is no such policy"))
 }
 
 /// Values of `--hypervisor`.

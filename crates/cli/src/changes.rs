@@ -98,6 +98,7 @@ pub fn teller(command: &'static str, quiet: bool) -> impl FnMut(Progress) {
     move |step: Progress| {
         let text = match step {
             Progress::Message(text) => text,
+            Progress::Warning(text) => return eprintln!("vshmem {command}: warning: {text}"),
             Progress::Ready(name) => format!("{name} is up"),
         };
         if !quiet {
@@ -112,7 +113,7 @@ pub fn update(options: &UpOptions, permitted: Permitted, timeout: Duration, quie
     let Some((record, old)) = changeable(cluster)? else {
         return Ok(false);
     };
-    let all = changes(&record, &old, options);
+    let all = changes(&record, &old, options)?;
     apply(cluster, &all, permitted, timeout, &mut teller("up", quiet))?;
     if !quiet {
         let how = if all.is_empty() { "is as described already" } else { "is as described now" };
@@ -124,7 +125,7 @@ pub fn update(options: &UpOptions, permitted: Permitted, timeout: Duration, quie
 /// Prints what `vshmem up` would do.
 pub fn show(options: &UpOptions) -> Result<u8> {
     let text = match changeable(&options.cluster)? {
-        Some((record, old)) => listed(&changes(&record, &old, options)),
+        Some((record, old)) => listed(&changes(&record, &old, options)?),
         None => started(options),
     };
     print(&text).map(|()| 0)
@@ -145,7 +146,8 @@ fn started(options: &UpOptions) -> String {
     };
     let pools = options.pools.iter().map(pool);
     let machines = options.machines.iter().map(|machine| format!("start    {}\n", described(machine)));
-    pools.chain(machines).collect()
+    let placement = options.placement.map(|rules| format!("place    by {rules}\n"));
+    pools.chain(machines).chain(placement).collect()
 }
 
 /// Adds machines.
@@ -172,7 +174,7 @@ fn resize(
     };
     let new = options(&old)?;
     let resized = |change: &Change| change.adds() || change.removes();
-    let all: Vec<Change> = changes(&record, &old, &new).into_iter().filter(resized).collect();
+    let all: Vec<Change> = changes(&record, &old, &new)?.into_iter().filter(resized).collect();
     let permitted = Permitted { remove: true, restart: false, overcommit };
     apply(cluster, &all, permitted, how.timeout(), &mut teller(command, how.quiet)).map(|()| 0)
 }

@@ -6,9 +6,10 @@ use schemars::generate::SchemaSettings;
 use schemars::transform::{transform_subschemas, Transform};
 use schemars::Schema;
 use serde_json::Value;
-use vshmem_cluster::description::cluster::{Description, Group, Pool, Size};
+use vshmem_cluster::description::cluster::{Description, Group, Placement, Pool, Size};
 use vshmem_cluster::description::file::File;
 use vshmem_cluster::description::pools::OWN;
+use vshmem_cluster::placement::rules::{Insist, Memory};
 use vshmem_cluster::{error, HostPool, Launcher, Result, UpOptions};
 
 /// The launcher and the options that a command line means.
@@ -50,6 +51,7 @@ fn of_options(up: &args::Up) -> Result<Description> {
         shares: up.share.clone(),
         spare_pools: up.spare_pools,
         largest_pool: up.largest_pool.map(Size),
+        placement: placement(up),
         machines,
         pools: [(OWN.to_owned(), own)].into(),
     };
@@ -61,6 +63,22 @@ fn of_options(up: &args::Up) -> Result<Description> {
         }
     }
     Ok(description)
+}
+
+/// What options say of where machines run, if they do.
+fn placement(up: &args::Up) -> Option<Placement> {
+    let memory = match up.strict.contains(&args::Strict::Memory) {
+        true => Some(Memory::Strict),
+        false => up.interleave.then_some(Memory::Interleave),
+    };
+    let placement = Placement {
+        policy: up.placement,
+        cores: up.strict.contains(&args::Strict::Cores).then_some(Insist::Strict),
+        memory,
+        smt: up.smt.then_some(true),
+        reserve_cores: up.reserve_cores,
+    };
+    (placement != Placement::default()).then_some(placement)
 }
 
 /// The schema of a file that describes a cluster.
@@ -79,6 +97,14 @@ impl Transform for NoNull {
         transform_subschemas(self, schema);
         if schema.get("default").is_some_and(Value::is_null) {
             schema.remove("default");
+        }
+        if let Some(Value::Array(choices)) = schema.get_mut("anyOf") {
+            choices.retain(|choice| choice["type"] != "null");
+            if let [only] = &choices[..] {
+                let reference = only["$ref"].clone();
+                schema.remove("anyOf");
+                schema.insert("$ref".into(), reference);
+            }
         }
         if let Some(Value::Array(kinds)) = schema.get_mut("type") {
             kinds.retain(|kind| kind != "null");
@@ -114,6 +140,11 @@ mod tests {
         let two = resolved(&["--memory", "1G", "--pool-size", "64M", "--doorbell"]).unwrap();
         assert_eq!((two.machines.len(), two.machines[0].memory), (2, 1 << 30));
         assert_eq!((two.pools[0].size, two.doorbell), (64 << 20, Some(true)));
+        assert!(two.placement.is_none());
+        let placed =
+            resolved(&["--strict", "cores,memory", "--smt", "--reserve-cores", "1"]).unwrap().placement;
+        let said = "numa-first, cores strict, memory strict, SMT siblings, 1 of each node's cores reserved";
+        assert_eq!(placed.map(|rules| rules.to_string()).as_deref(), Some(said));
         assert_eq!(resolved(&["-n", "0"]).unwrap_err().exit_code(), 2);
     }
 
@@ -139,15 +170,22 @@ mod tests {
     fn options_come_on_top_of_a_file() {
         let path = std::env::temp_dir().join(format!("vshmem-cluster-{}.toml", std::process::id()));
         let text =
-            "name = 'a'\nnetwork = true\nshares = ['/usr']\n[[machines]]\n[pools.default]\nsize = '4M'";
+            "name = 'a'\nnetwork = true\nshares = ['/usr']\n[[machines]]\n[pools.default]\nsize = '4M'\n\
+             [placement]\npolicy = 'pinned'\nmemory = 'interleave'";
         std::fs::write(&path, text).unwrap();
         let file = path.to_str().unwrap();
-        let with = resolved(&[file, "-c", "b", "--no-net", "--share", "/opt", "--reserve"]).unwrap();
+        let with =
+            resolved(&[file, "-c", "b", "--no-net", "--share", "/opt", "--reserve", "--strict", "cores"])
+                .unwrap();
         let bad = resolved(&[file, "--accel", "auto", "--spare-pools", "90"]).unwrap_err().to_string();
         std::fs::remove_file(&path).unwrap();
         assert_eq!((with.cluster.as_str(), with.network, with.machines.len()), ("b", false, 1));
         assert_eq!((with.pools[0].size, with.pools[0].reserve), (4 << 20, true));
         assert_eq!(with.shares, ["/usr", "/opt"]);
+        assert_eq!(
+            with.placement.map(|rules| rules.to_string()).as_deref(),
+            Some("pinned, cores strict, memory interleaved")
+        );
         assert!(bad.starts_with("a machine has room"), "{bad}");
     }
 }

@@ -11,6 +11,10 @@ use std::fmt::Display;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use vshmem_cluster::participants::Member;
+use vshmem_cluster::placement::binding::Resident;
+use vshmem_cluster::placement::cpuset::CpuSet;
+use vshmem_cluster::placement::plan::{Guest, Placed};
+use vshmem_cluster::placement::rules::Rules;
 use vshmem_cluster::pools::find;
 use vshmem_cluster::sample::Watched;
 use vshmem_cluster::{
@@ -76,6 +80,7 @@ pub fn restart(restart: &args::Restart) -> Result<u8> {
         let seconds = begun.elapsed().as_secs_f64();
         match step {
             Progress::Message(text) => eprintln!("vshmem restart: {text}"),
+            Progress::Warning(text) => eprintln!("vshmem restart: warning: {text}"),
             Progress::Ready(name) if !restart.quiet => {
                 eprintln!("vshmem restart: {name} is up ({seconds:.1} s)");
             }
@@ -273,10 +278,39 @@ struct MachineEntry<'a> {
     memory: u64,
     /// The host's cores that its virtual cores are pinned to.
     cores: &'a [usize],
+    /// Where it runs; null: no placement was asked for.
+    placement: Option<Placement<'a>>,
     /// Its member in the cluster's pool; null: none of its processes has used the pool.
     member: Option<Member>,
     #[serde(flatten)]
     health: Health,
+}
+
+/// Where a machine runs.
+#[derive(Serialize, JsonSchema)]
+struct Placement<'a> {
+    /// What was asked for.
+    rules: &'a Rules,
+    /// The host's processors that each virtual core may run on, in the order of virtual cores.
+    vcpus: &'a [CpuSet],
+    /// Those that the hypervisor's other threads may run on.
+    emulator: &'a CpuSet,
+    /// The memory nodes of the host that its memory comes from; empty: any.
+    nodes: &'a CpuSet,
+    /// The sockets, cores and memory nodes that it sees.
+    guest: &'a Guest,
+    /// What was asked for and could not be had.
+    fallbacks: &'a [String],
+    /// Where its memory was when it had come up; null: it comes from any node, or could not be told.
+    resident: Option<&'a Resident>,
+}
+
+impl<'a> Placement<'a> {
+    fn of(machine: &'a Machine) -> Option<Placement<'a>> {
+        let Placed { rules, vcpus, emulator, nodes, guest, fallbacks, .. } = machine.placement.as_deref()?;
+        let resident = machine.resident.as_ref();
+        Some(Placement { rules, vcpus, emulator, nodes, guest, fallbacks, resident })
+    }
 }
 
 /// A machine that was attached.
@@ -316,6 +350,7 @@ impl<'a> Cluster<'a> {
             cpus: machine.cpus,
             memory: machine.memory,
             cores: &machine.cores,
+            placement: Placement::of(machine),
             member,
             health: match state {
                 MachineState::Running => health(record, machine),

@@ -15,6 +15,7 @@
 //! | `remote_shell` | an MPI launcher's remote shell, and its relay |
 //! | `launcher` | what starts machines, a folder for each |
 //! | `boot` | what machines boot |
+//! | `placement` | where machines run on this host |
 //! | `state` | what is written down of clusters |
 //! | `view`, `client` | pools that are open, to look at or joined |
 //! | `contents`, `check`, `sample` | what is found in them |
@@ -41,6 +42,7 @@ pub mod limits;
 mod memory;
 mod modules;
 pub mod participants;
+pub mod placement;
 pub mod pools;
 pub mod processes;
 mod random;
@@ -65,6 +67,7 @@ pub use commands::run::{run, Options as RunOptions};
 pub use guest::main as guest_main;
 pub use host::cluster::{down, health, list, Listed};
 pub use host::names;
+pub use host::placing::taken as taken_by_others;
 pub use host::repair::{repair, watch as watch_cluster};
 pub use host::restart::restart;
 pub use host::up::{up, How};

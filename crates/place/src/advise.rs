@@ -6,11 +6,12 @@
 //! was on the other one. So a machine should be as large as can be without leaving a memory node. Over Vshmem,
 //! ranks in different machines talk through memory: the first rule counts less, and the second stays.
 
-use crate::machine::{Insist, Machine, Policy, Rules};
 use crate::place;
-use crate::plan::Plan;
 use crate::topology::Topology;
 use serde::Serialize;
+use vshmem_cluster::placement::plan::Plan;
+use vshmem_cluster::placement::request::{Machine, Taken};
+use vshmem_cluster::placement::rules::{Insist, Memory, Policy, Rules};
 
 /// One way to divide ranks over machines.
 #[derive(Debug, Clone, Serialize)]
@@ -40,7 +41,7 @@ pub struct Advice {
 
 /// Advises on `ranks` ranks, each with so much memory, on a host of which `reserve` cores of each node are
 /// kept back.
-pub fn advise(topology: &Topology, ranks: usize, memory: u64, smt: bool, reserve: usize) -> Advice {
+pub fn advise(topology: &Topology, ranks: usize, memory: u64, smt: bool, reserve: u32) -> Advice {
     let sizes = (1..=ranks).rev().filter(|cpus| ranks % cpus == 0);
     let divisions: Vec<_> = sizes.map(|cpus| divide(topology, ranks, cpus, memory, smt, reserve)).collect();
     let by_merit = |index: &usize| {
@@ -52,21 +53,15 @@ pub fn advise(topology: &Topology, ranks: usize, memory: u64, smt: bool, reserve
     Advice { divisions, best, why }
 }
 
-fn divide(
-    topology: &Topology,
-    ranks: usize,
-    cpus: usize,
-    memory: u64,
-    smt: bool,
-    reserve: usize,
-) -> Division {
-    let rules = Rules { policy: Policy::NumaFirst, cores: Insist::Strict, memory: Insist::Strict, smt };
+fn divide(topology: &Topology, ranks: usize, cpus: usize, memory: u64, smt: bool, reserve: u32) -> Division {
+    let (policy, cores, memory_from) = (Policy::NumaFirst, Insist::Strict, Memory::Strict);
+    let rules = Rules { policy, cores, memory: memory_from, smt, reserve_cores: reserve };
     let memory = memory * cpus as u64;
     let machine = |index| Machine { name: format!("vm{index}"), cpus, memory, rules };
     let machines: Vec<_> = (0..ranks / cpus).map(machine).collect();
     let pairs = (ranks * (ranks - 1)) as f64;
     let apart = if ranks < 2 { 0.0 } else { (ranks * (ranks - cpus)) as f64 / pairs };
-    let placed = place(topology, &machines, reserve);
+    let placed = place(topology, &machines, &Taken::default());
     let nodes = placed.as_ref().map(widest).unwrap_or(topology.nodes.len());
     Division { machines: machines.len(), cpus, nodes, apart, lacks: placed.err().map(|why| why.to_string()) }
 }

@@ -1,31 +1,22 @@
 //! What a machine is shown of the topology that it runs on.
 
-use crate::cpuset::CpuSet;
-use crate::machine::Machine;
-use crate::plan::{Guest, GuestNode};
 use crate::topology::Topology;
+use vshmem_cluster::placement::cpuset::CpuSet;
+use vshmem_cluster::placement::plan::{Guest, GuestNode};
+use vshmem_cluster::placement::request::Machine;
+use vshmem_cluster::placement::rules::Memory;
 
-impl Guest {
-    /// Cores of one socket, with one memory node.
-    pub fn flat(cpus: usize) -> Guest {
-        Guest { sockets: 1, cores: cpus, threads: 1, nodes: Vec::new() }
-    }
-
-    /// For vCPUs on these cores and logical processors, and memory by node. Sockets and threads are shown if
-    /// all have equally many vCPUs; hypervisors can't express others.
-    pub fn of(
-        topology: &Topology,
-        machine: &Machine,
-        vcpus: &[(usize, u32)],
-        memory: &[(usize, u64)],
-    ) -> Guest {
-        let cores: Vec<_> = vcpus.iter().map(|(core, _)| *core).collect();
-        let threads = if machine.rules.smt { runs(&cores).unwrap_or(1) } else { 1 };
-        let packages: Vec<_> = cores.iter().map(|core| topology.cores[*core].package).collect();
-        let of_socket = runs(&packages).filter(|count| count % threads == 0).unwrap_or(cores.len());
-        let sockets = cores.len() / of_socket;
-        Guest { sockets, cores: of_socket / threads, threads, nodes: nodes(topology, &cores, memory) }
-    }
+/// What a machine is shown with vCPUs on these cores and logical processors, and memory by node. Sockets and
+/// threads are shown if all have equally many vCPUs; hypervisors can't express others.
+pub fn of(topology: &Topology, machine: &Machine, vcpus: &[(usize, u32)], memory: &[(usize, u64)]) -> Guest {
+    let cores: Vec<_> = vcpus.iter().map(|(core, _)| *core).collect();
+    let threads = if machine.rules.smt { runs(&cores).unwrap_or(1) } else { 1 };
+    let packages: Vec<_> = cores.iter().map(|core| topology.cores[*core].package).collect();
+    let of_socket = runs(&packages).filter(|count| count % threads == 0).unwrap_or(cores.len());
+    let sockets = cores.len() / of_socket;
+    // What comes from all nodes by turns is near to none of them.
+    let memory = if machine.rules.memory == Memory::Interleave { &[] } else { memory };
+    Guest { sockets, cores: of_socket / threads, threads, nodes: nodes(topology, &cores, memory) }
 }
 
 /// The length of runs of equal values, if all have the same, and no value has two runs.

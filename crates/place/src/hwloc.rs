@@ -6,6 +6,7 @@ use hwlocality::object::attributes::ObjectAttributes;
 use hwlocality::object::distance::DistancesKind;
 use hwlocality::object::types::ObjectType;
 use hwlocality::object::TopologyObject;
+use hwlocality::topology::builder::BuildFlags;
 use hwlocality::Topology as Hwloc;
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,7 +18,13 @@ use std::path::Path;
 /// A sentence: hwloc can't read it, or there is no core that may be used.
 pub fn read(source: Option<&str>) -> Result<Topology, String> {
     let (topology, source) = match source {
-        None => (Hwloc::new().map_err(|e| e.to_string()), "this host".to_owned()),
+        None => {
+            // Not only what this process's cgroup admits, but also its affinity (taskset).
+            let limited = Hwloc::builder()
+                .with_flags(BuildFlags::ASSUME_THIS_SYSTEM | BuildFlags::RESTRICT_CPU_TO_THIS_PROCESS);
+            let read = limited.map_err(|e| e.to_string());
+            (read.and_then(|it| it.build().map_err(|e| e.to_string())), "this host".to_owned())
+        }
         Some(path) if Path::new(path).exists() => {
             let read = Hwloc::builder().from_xml_file(path).map_err(|e| e.to_string());
             (read.and_then(|it| it.build().map_err(|e| e.to_string())), path.to_owned())

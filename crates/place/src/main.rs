@@ -1,154 +1,67 @@
 //! `vshmem place`: who would run where on a host, and why.
 
-use clap::{Parser, ValueEnum};
+mod options;
+mod wanted;
+
+use clap::Parser;
+use options::Options;
 use serde::Serialize;
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use vshmem_cluster::size;
+use vshmem_cluster::placement::request::{Answer, SAYS, VERSION};
+use vshmem_cluster::{error, Error, Explain, Result};
 use vshmem_place::advise::{advise, Advice};
-use vshmem_place::machine::{Insist, Machine, Policy, Rules};
 use vshmem_place::{draw, hwloc, place};
+use wanted::Wanted;
 
-/// The version of what `--json` prints.
-const VERSION: u32 = 1;
-
-/// Says on which cores machines would run, where their memory would be, and why; starts and moves nothing
-#[derive(Parser)]
-#[command(name = "vshmem place", version, after_help = EXAMPLES)]
-struct Options {
-    /// Number of machines
-    #[arg(short = 'n', long, default_value_t = 2, conflicts_with = "advise")]
-    machines: usize,
-    /// Virtual processors (vCPUs) of each machine
-    #[arg(long, default_value_t = 1, conflicts_with = "advise")]
-    cpus: usize,
-    /// Memory of each machine
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse, conflicts_with = "advise")]
-    memory: u64,
-    /// Where vCPUs may run
-    #[arg(long, value_enum, default_value_t = Chosen::NumaFirst, conflicts_with = "advise")]
-    policy: Chosen,
-    /// What must be had as it is asked for: else the next best is taken, and named
-    #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "advise")]
-    strict: Vec<Strict>,
-    /// Let vCPUs share cores as SMT siblings
-    #[arg(long)]
-    smt: bool,
-    /// Cores of each memory node that no vCPU gets
-    #[arg(long, value_name = "CORES", default_value_t = 0)]
-    reserve: usize,
-    /// Another host: a file that 'lstopo FILE.xml' wrote, or hwloc's synthetic description
-    #[arg(long, value_name = "FILE|TEXT")]
-    topology: Option<String>,
-    /// Write an image, too
-    #[arg(long, value_name = "FILE", conflicts_with = "advise")]
-    svg: Option<PathBuf>,
-    /// Advise on how many machines of what size, for so many ranks of a parallel program
-    #[arg(long, requires = "ranks")]
-    advise: bool,
-    /// Ranks to advise on
-    #[arg(long, value_name = "N", requires = "advise", value_parser = clap::value_parser!(u32).range(1..=65536))]
-    ranks: Option<u32>,
-    /// Memory of each rank
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse, requires = "advise")]
-    rank_memory: u64,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-const EXAMPLES: &str = "\
-Examples:
-  vshmem place -n 4 --cpus 2 --memory 4G
-  vshmem place -n 3 --cpus 8 --strict cores,memory --reserve 1 --svg place.svg
-  vshmem place -n 2 --cpus 12 --topology 'pack:2 [numa(memory=68719476736)] l3:2 core:8 pu:2'
-  vshmem place --advise --ranks 32 --topology cluster-node.xml
-
-Policies:
-  unpinned      the kernel's scheduler decides
-  pinned        a core for each vCPU, in the order of cores
-  range-pinned  any core of the socket with the most room
-  numa-first    a core for each vCPU, on as few memory nodes as can be, near to each other
-
-The exit code is 1 if machines can't be placed as they must be.";
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Chosen {
-    Unpinned,
-    Pinned,
-    RangePinned,
-    NumaFirst,
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Strict {
-    /// Cores for vCPUs, and others for emulator threads
-    Cores,
-    /// Memory on the nodes of these cores
-    Memory,
-}
-
-/// What `--json` prints.
+/// What `--advise --json` prints.
 #[derive(Serialize)]
-struct Document<'a, T> {
+struct Advised<'a> {
     version: u32,
     topology: &'a str,
     #[serde(flatten)]
-    body: T,
+    advice: &'a Advice,
 }
 
 fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("vshmem place: {why}");
-            ExitCode::FAILURE
+            eprintln!("{SAYS}{why}");
+            ExitCode::from(why.exit_code())
         }
     }
 }
 
-fn run(options: &Options) -> Result<(), String> {
-    let topology = hwloc::read(options.topology.as_deref())?;
-    if let Some(ranks) = options.ranks {
-        let advice = advise(&topology, ranks as usize, options.rank_memory, options.smt, options.reserve);
+fn run(options: &Options) -> Result<()> {
+    let wanted = match options.advise {
+        true => None,
+        false => Some(Wanted::of(options)?),
+    };
+    let failed = |why: String| Error::new(why).code(1);
+    let topology = hwloc::read(options.topology.as_deref()).map_err(failed)?;
+    let Some(Wanted { machines, taken, notes }) = wanted else {
+        let (ranks, reserve) = (options.ranks.unwrap_or(1) as usize, options.reserve_cores.unwrap_or(0));
+        let advice = advise(&topology, ranks, options.rank_memory, options.smt, reserve);
         return match options.json {
-            true => print(&json(&topology.source, &advice)),
+            true => print(&json(&Advised { version: VERSION, topology: &topology.source, advice: &advice })),
             false => print(&advice_text(&advice)),
         };
-    }
-    let plan = place(&topology, &machines(options), options.reserve).map_err(|why| why.to_string())?;
+    };
+    let plan = place(&topology, &machines, &taken).map_err(|why| failed(why.to_string()))?;
     if let Some(path) = &options.svg {
-        let failed = |why| format!("could not write {}: {why}", path.display());
-        std::fs::write(path, draw::svg(&topology, &plan)).map_err(failed)?;
+        std::fs::write(path, draw::svg(&topology, &plan, &taken.cpus))
+            .explain(|| format!("could not write {}", path.display()))
+            .map_err(|why| why.code(1))?;
     }
-    match options.json {
-        true => print(&json(&topology.source, &plan)),
-        false => print(&draw::text(&topology, &plan)),
+    if options.json {
+        return print(&json(&Answer { version: VERSION, topology: topology.source, plan }));
     }
+    print(&(draw::text(&topology, &plan, &taken.cpus) + &notes))
 }
 
-fn machines(options: &Options) -> Vec<Machine> {
-    let insist = |what| match options.strict.contains(&what) {
-        true => Insist::Strict,
-        false => Insist::Preferred,
-    };
-    let policy = match options.policy {
-        Chosen::Unpinned => Policy::Unpinned,
-        Chosen::Pinned => Policy::Pinned,
-        Chosen::RangePinned => Policy::RangePinned,
-        Chosen::NumaFirst => Policy::NumaFirst,
-    };
-    let rules =
-        Rules { policy, cores: insist(Strict::Cores), memory: insist(Strict::Memory), smt: options.smt };
-    let machine =
-        |index| Machine { name: format!("vm{index}"), cpus: options.cpus, memory: options.memory, rules };
-    (0..options.machines).map(machine).collect()
-}
-
-fn json<T: Serialize>(topology: &str, body: T) -> String {
-    let document = Document { version: VERSION, topology, body };
-    serde_json::to_string_pretty(&document).expect("it is plain data") + "\n"
+fn json<T: Serialize>(document: &T) -> String {
+    serde_json::to_string_pretty(document).expect("it is plain data") + "\n"
 }
 
 fn advice_text(advice: &Advice) -> String {
@@ -169,22 +82,11 @@ fn advice_text(advice: &Advice) -> String {
 }
 
 /// Prints text. It is not an error if nobody reads it.
-fn print(text: &str) -> Result<(), String> {
+fn print(text: &str) -> Result<()> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(why) if why.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(format!("could not write the answer: {why}"))
+            Err(error!("could not write the answer: {why}").code(1))
         }
         _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_options_are_consistent() {
-        Options::command().debug_assert();
     }
 }

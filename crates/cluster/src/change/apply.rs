@@ -4,6 +4,7 @@
 use super::plan::{plan, Change, Effort, Running, Step};
 use super::steps;
 use crate::error::{error, Error, Result};
+use crate::host::placing::{self, Move};
 use crate::host::restart::restart;
 use crate::interrupt;
 use crate::launcher::options::{Options, PoolOptions, Progress};
@@ -46,34 +47,44 @@ pub fn changeable(cluster: &str) -> Result<Option<(Record, Options)>> {
 }
 
 /// The changes that lead from a cluster to new options.
-pub fn changes(record: &Record, old: &Options, new: &Options) -> Vec<Change> {
-    plan(old, new, &Now(record))
+///
+/// # Errors
+/// There is no place for its machines that is as the new ones ask for.
+pub fn changes(record: &Record, old: &Options, new: &Options) -> Result<Vec<Change>> {
+    Ok(plan(old, new, &Now { record, moves: placing::moves(record, new)? }))
 }
 
 /// A cluster as its record and its launcher know it.
-struct Now<'a>(&'a Record);
+struct Now<'a> {
+    record: &'a Record,
+    moves: Vec<Move>,
+}
 
 impl Now<'_> {
     fn machine(&self, name: &str) -> Option<&Machine> {
-        self.0.machines.iter().find(|machine| machine.name == name)
+        self.record.machines.iter().find(|machine| machine.name == name)
     }
 }
 
 impl Running for Now<'_> {
     fn can_grant(&self, machine: &str, pool: &PoolOptions) -> bool {
         let machine = self.machine(machine);
-        machine.is_some_and(|machine| table::of(self.0).can_grant(self.0, machine, pool))
+        machine.is_some_and(|machine| table::of(self.record).can_grant(self.record, machine, pool))
     }
 
     fn can_revoke(&self, machine: &str, pool: &str) -> bool {
         let machine = self.machine(machine);
         let pool = machine.and_then(|machine| machine.pools.iter().find(|had| had.name == pool));
         // What it has lost already is only written down.
-        pool.is_none_or(|pool| table::of(self.0).can_revoke(self.0, pool))
+        pool.is_none_or(|pool| table::of(self.record).can_revoke(self.record, pool))
     }
 
     fn has_died(&self, machine: &str) -> bool {
-        self.machine(machine).is_none_or(|machine| state(self.0, machine) == MachineState::Died)
+        self.machine(machine).is_none_or(|machine| state(self.record, machine) == MachineState::Died)
+    }
+
+    fn moves(&self, machine: &str) -> Option<&Move> {
+        self.moves.iter().find(|moved| moved.machine == machine)
     }
 
     fn can_remove(&self, machine: &str) -> bool {
@@ -100,7 +111,7 @@ pub fn apply(
             restart_all(cluster, &mut restarts, timeout, report)?;
         }
         report(Progress::Message(change.text.clone()));
-        steps::make(cluster, change)?;
+        steps::make(cluster, change, report)?;
         match (&change.step, &change.machine) {
             (Step::Add(machine), _) => added.push(machine.name.clone()),
             (Step::Revive(name), _) | (_, Some(name)) if !restarts.contains(name) => {

@@ -1,6 +1,9 @@
 //! What differs between a cluster's options and new ones, and what it takes to change it. This only compares.
 
+use crate::host::placing::Move;
 use crate::launcher::options::{MachineOptions, Options, PoolOptions};
+use crate::placement::plan::Placed;
+use crate::placement::rules::Rules;
 use std::fmt::{self, Debug};
 
 /// What a change takes.
@@ -35,6 +38,10 @@ pub enum Step {
     Add(MachineOptions),
     /// A machine has other cores and memory.
     Resize(MachineOptions),
+    /// Machines are placed by other rules from now on.
+    Rules(Option<Rules>),
+    /// A machine is placed anew, or not at all any more. The machine, and where it runs.
+    Place(String, Option<Box<Placed>>),
     /// A machine that has died is started.
     Revive(String),
     /// Something that can't be changed in a cluster that there is.
@@ -76,6 +83,8 @@ pub trait Running {
     fn has_died(&self, machine: &str) -> bool;
     /// The cluster can do without it.
     fn can_remove(&self, machine: &str) -> bool;
+    /// Where it is to run, if by other rules than it does.
+    fn moves(&self, machine: &str) -> Option<&Move>;
 }
 
 impl fmt::Display for Effort {
@@ -96,13 +105,13 @@ pub fn plan(old: &Options, new: &Options, running: &dyn Running) -> Vec<Change> 
     machines(old, new, running, &mut all);
     // Pools that others get come first, and go when nobody has them any more.
     all.sort_by_key(|change| match change.step {
-        Step::Other => 0,
+        Step::Other | Step::Rules(_) => 0,
         Step::AddPool(_) | Step::Reserve(_) => 1,
         Step::Remove(_) => 2,
         Step::Revoke(..) => 3,
         Step::DropPool(_) => 6,
         Step::Add(_) => 5,
-        Step::Grant(..) | Step::Resize(_) | Step::Revive(_) => 4,
+        Step::Grant(..) | Step::Resize(_) | Step::Place(..) | Step::Revive(_) => 4,
     });
     all
 }
@@ -128,6 +137,11 @@ fn settings(old: &Options, new: &Options) -> Vec<Change> {
     compare("driver", &old.driver, &new.driver);
     compare("accel", &old.accel, &new.accel);
     compare("kernel", &old.kernel, &new.kernel);
+    if old.placement != new.placement {
+        let told = |rules: Option<Rules>| rules.map_or("none".into(), |rules| rules.to_string());
+        let what = format!("placement: {} instead of {}", told(new.placement), told(old.placement));
+        all.push(change(Step::Rules(new.placement), Effort::Live, what));
+    }
     all
 }
 
@@ -194,6 +208,13 @@ fn machines(old: &Options, new: &Options, running: &dyn Running, all: &mut Vec<C
         if (had.cpus, had.memory) != (machine.cpus, machine.memory) {
             all.push(restarts(Step::Resize(machine.clone()), resized(had, machine)));
         }
+        if let Some(moved) = running.moves(name) {
+            let step = Step::Place(name.clone(), moved.placed.clone().map(Box::new));
+            all.push(match !died && moved.live {
+                true => change(step, Effort::Live, moved.text.clone()),
+                false => restarts(step, moved.text.clone()),
+            });
+        }
         for pool in had.pools.iter().filter(|pool| !machine.pools.contains(pool)) {
             let (step, what) =
                 (Step::Revoke(name.clone(), pool.clone()), format!("revoke {pool} from {name}"));
@@ -244,6 +265,9 @@ mod tests {
     use crate::description::file::File;
     use std::path::Path;
 
+    /// A machine that can't run on without a placement.
+    static MOVE: Move = Move { machine: String::new(), placed: None, live: false, text: String::new() };
+
     /// Machines that can lose all pools but `default`, and be granted all but large ones. `dead` has died.
     struct Usual;
 
@@ -259,6 +283,9 @@ mod tests {
         }
         fn can_remove(&self, machine: &str) -> bool {
             machine != "vm0"
+        }
+        fn moves(&self, machine: &str) -> Option<&Move> {
+            (machine == "moves").then_some(&MOVE)
         }
     }
 
@@ -319,6 +346,16 @@ mod tests {
             ("[pools.a]\nmachines = ['vm1']", "[pools.a]", vec!["restart grant a to vm0"]),
             ("", "[pools.w]\nhost = '/x'\nmachines = []", vec!["live use the pool /x as w"]),
             (
+                "[placement]",
+                "[placement]\ncores = 'strict'\n[[machines]]\ncount = 3",
+                vec![
+                    "live placement: numa-first, cores strict, memory preferred instead of numa-first, cores \
+                     preferred, memory preferred",
+                    "live add vm2: 1 core, 512M of memory, pools default",
+                ],
+            ),
+            ("[[machines]]\nname = 'moves'", "[[machines]]\nname = 'moves'", vec!["restart "]),
+            (
                 "[[machines]]\nname = 'dead'",
                 "[[machines]]\nname = 'dead'",
                 vec!["live start dead, which has died"],
@@ -345,6 +382,7 @@ mod tests {
             pools,
             shares: _,
             ports: _,
+            placement: _,
             network: _,
             doorbell: _,
             driver: _,

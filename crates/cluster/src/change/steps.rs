@@ -6,11 +6,12 @@ use crate::commands::location::Location;
 use crate::commands::run::{run, Options as RunOptions};
 use crate::description::pools::OWN;
 use crate::error::{Error, Result};
-use crate::host::{claims, cluster, users};
+use crate::host::{claims, cluster, placing, users};
 use crate::launcher::options::{MachineOptions, Options, PoolOptions, Progress};
 use crate::launcher::pool;
 use crate::launcher::starting::network_of;
 use crate::launcher::table::{self, grant, revoke};
+use crate::placement::plan::Placed;
 use crate::pools::{reserve, Form};
 use crate::state::directories::private_directory;
 use crate::state::host_pool::{HostPool, UNRESERVED};
@@ -29,7 +30,7 @@ const POOL_TIMEOUT: Duration = Duration::from_secs(10);
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Makes a change, except that machines which are to be started or restarted are not yet.
-pub fn make(cluster: &str, change: &Change) -> Result<()> {
+pub fn make(cluster: &str, change: &Change, report: &mut dyn FnMut(Progress)) -> Result<()> {
     let live = change.machine.is_none();
     match &change.step {
         Step::AddPool(pool) => add_pool(cluster, pool),
@@ -50,6 +51,11 @@ pub fn make(cluster: &str, change: &Change) -> Result<()> {
             (options.cpus, options.memory) = (machine.cpus, machine.memory);
             Ok(())
         }),
+        Step::Rules(rules) => with_record(cluster, |_, options| {
+            options.placement = *rules;
+            Ok(())
+        }),
+        Step::Place(machine, placed) => place(cluster, machine, placed.as_deref(), live, report),
         Step::Revive(_) => Ok(()),
         Step::Other => Err(Error::new("this can't be changed in a cluster that there is")),
     }
@@ -175,6 +181,33 @@ fn take(cluster: &str, machine: &str, name: &str, live: bool) -> Result<()> {
     })
 }
 
+/// Has a machine run elsewhere: now, or from when it is restarted. If it does not run where it must, it goes
+/// back.
+fn place(
+    cluster: &str,
+    machine: &str,
+    placed: Option<&Placed>,
+    live: bool,
+    report: &mut dyn FnMut(Progress),
+) -> Result<()> {
+    with_record(cluster, |record, options| {
+        let index = index_of(record, machine)?;
+        let launcher = table::of(record);
+        record.options = Some(options.clone());
+        let before = record.clone();
+        claims::claim_cores(record, |record| placing::settle(record, index, placed))?;
+        if !live {
+            return Ok(());
+        }
+        let done = placing::pin(launcher, record, index, report)
+            .and_then(|()| placing::check(launcher, record, index, report));
+        done.map_err(|why| {
+            let back = before.write().and_then(|()| placing::pin(launcher, &before, index, &mut |_| ()));
+            back.err().map_or(why.clone(), |stays| stays.about(&why.to_string()))
+        })
+    })
+}
+
 /// Adds a machine that does not run yet.
 fn add(cluster: &str, wanted: &MachineOptions) -> Result<()> {
     with_record(cluster, |record, options| {
@@ -189,6 +222,8 @@ fn add(cluster: &str, wanted: &MachineOptions) -> Result<()> {
             runs: None,
             address: options.network.then(|| address(index).to_string()),
             cores: vec![],
+            placement: None,
+            resident: None,
             cpus: wanted.cpus,
             memory: wanted.memory,
             first_pools: pools.clone(),
@@ -206,8 +241,8 @@ fn add(cluster: &str, wanted: &MachineOptions) -> Result<()> {
 pub fn claim(cluster: &str, names: &[String], overcommit: bool) -> Result<()> {
     with_record(cluster, |record, options| {
         let indices: Vec<usize> = names.iter().map(|name| index_of(record, name)).collect::<Result<_>>()?;
-        let record = Record { options: Some(options.clone()), ..record.clone() };
-        claims::claim(&record, &indices, overcommit)
+        record.options = Some(options.clone());
+        claims::claim(record, &indices, overcommit, |record| placing::place(record, &indices))
     })
 }
 

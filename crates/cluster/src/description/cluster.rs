@@ -1,5 +1,6 @@
 //! What can be said of a cluster, in a file or by options.
 
+use crate::placement::rules::{Insist, Memory, Policy, Rules};
 use crate::size;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
@@ -35,11 +36,31 @@ pub struct Description {
     pub spare_pools: Option<u32>,
     /// Size of the largest pool that it can be granted later, a power of two; by default, 2G.
     pub largest_pool: Option<Size>,
+    /// Where the machines run on this host. Without it each virtual core is pinned to a core of its own, if
+    /// there are as many.
+    pub placement: Option<Placement>,
     /// The machines; by default two.
     pub machines: Vec<Group>,
     /// The pools, by their names in the machines. All machines share the pool "default" unless it says
     /// which do.
     pub pools: BTreeMap<String, Pool>,
+}
+
+/// Where machines run on this host, and where their memory comes from. What is strict is an error if it can't
+/// be had; what is preferred is had as far as it can be, and the rest is said.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Placement {
+    /// Where virtual cores may run; by default, numa-first.
+    pub policy: Option<Policy>,
+    /// Cores for virtual cores, and others for the hypervisor's own threads; by default, preferred.
+    pub cores: Option<Insist>,
+    /// Memory from the nodes of these cores, or from all nodes by turns; by default, preferred.
+    pub memory: Option<Memory>,
+    /// Virtual cores may share a core of the host as its SMT siblings.
+    pub smt: Option<bool>,
+    /// How many cores of each memory node are left to the host; by default, none.
+    pub reserve_cores: Option<u32>,
 }
 
 /// Machines that are alike, or one machine.
@@ -145,8 +166,35 @@ impl Description {
             shares: self.shares.into_iter().chain(other.shares).collect(),
             spare_pools: other.spare_pools.or(self.spare_pools),
             largest_pool: other.largest_pool.or(self.largest_pool),
+            placement: match (self.placement, other.placement) {
+                (Some(ours), Some(theirs)) => Some(ours.overridden_by(theirs)),
+                (ours, theirs) => theirs.or(ours),
+            },
             machines: if other.machines.is_empty() { self.machines } else { other.machines },
             pools,
+        }
+    }
+}
+
+impl Placement {
+    fn overridden_by(self, other: Placement) -> Placement {
+        Placement {
+            policy: other.policy.or(self.policy),
+            cores: other.cores.or(self.cores),
+            memory: other.memory.or(self.memory),
+            smt: other.smt.or(self.smt),
+            reserve_cores: other.reserve_cores.or(self.reserve_cores),
+        }
+    }
+
+    /// The rules that are meant, with every default.
+    pub fn rules(&self) -> Rules {
+        Rules {
+            policy: self.policy.unwrap_or_default(),
+            cores: self.cores.unwrap_or_default(),
+            memory: self.memory.unwrap_or_default(),
+            smt: self.smt.unwrap_or_default(),
+            reserve_cores: self.reserve_cores.unwrap_or_default(),
         }
     }
 }

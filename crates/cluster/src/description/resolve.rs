@@ -7,6 +7,7 @@ use crate::boot::driver::Choice;
 use crate::launcher::options::{MachineOptions, Options};
 use crate::launcher::table::{by_name, launchers};
 use crate::launcher::traits::Launcher;
+use crate::placement::rules::Rules;
 use crate::state::directories::check_name;
 use crate::state::ports::{Ports, MAX};
 
@@ -31,6 +32,7 @@ impl Description {
             pools,
             shares: self.shares.clone(),
             ports: self.ports(most)?,
+            placement: self.placement(launcher)?,
             network: self.network.unwrap_or(launcher.facts().network),
             doorbell: self.doorbell,
             driver: match &self.driver {
@@ -70,6 +72,23 @@ impl Description {
                 Err(Fault::new(&["accel"], what))
             }
         }
+    }
+
+    fn placement(&self, launcher: &dyn Launcher) -> Result<Option<Rules>, Fault> {
+        let Some(placement) = &self.placement else {
+            return Ok(None);
+        };
+        let facts = launcher.facts();
+        if !facts.can_pin {
+            let what = format!("{} places its machines itself", facts.name);
+            return Err(Fault::new(&["placement"], what));
+        }
+        if placement.smt == Some(true) && !placement.rules().policy.pins_alone() {
+            let what =
+                "SMT siblings are given to virtual cores that are pinned: policies pinned and numa-first";
+            return Err(Fault::new(&["placement", "smt"], what));
+        }
+        Ok(Some(placement.rules()))
     }
 
     /// Ports for pools, besides this many that a machine has from the start.
@@ -113,6 +132,18 @@ mod tests {
     }
 
     #[test]
+    fn a_placement_has_defaults() {
+        assert_eq!(resolved("").unwrap().placement, None);
+        assert_eq!(resolved("[placement]").unwrap().placement, Some(Rules::default()));
+        let text = "[placement]\npolicy = 'range-pinned'\ncores = 'strict'\nmemory = 'interleave'\nreserve-cores = 2";
+        let rules = resolved(text).unwrap().placement.unwrap();
+        assert_eq!(
+            rules.to_string(),
+            "range-pinned, cores strict, memory interleaved, 2 of each node's cores reserved"
+        );
+    }
+
+    #[test]
     fn pools_go_to_their_machines() {
         let text = "
             [[machines]]
@@ -147,6 +178,11 @@ mod tests {
             ("[pools.a]\nhost = 'w'\nsize = '1M'", "3:8: the pool has its size"),
             ("[pools.default]\nhost = 'w'", "2:8: the pool \"default\" is"),
             ("[pools.a]\nmachines = ['vm0', 'vm7']", "2:20: there is no machine"),
+            ("[placement]\npolicy = 'best'", "2:10: unknown variant `best`, expected one of `unpinned`"),
+            ("[placement]\ncore = 'strict'", "2:1: unknown field `core`"),
+            ("[placement]\ncores = 'interleave'", "2:9: unknown variant `interleave`"),
+            ("[placement]\nreserve-cores = -1", "2:17: invalid value"),
+            ("[placement]\npolicy = 'unpinned'\nsmt = true", "3:7: SMT siblings"),
             ("[[machines]]\nmemory = '1M'", "2:10: a machine needs"),
             ("[[machines]]\n[[machines]]\ncpus = 256", "3:8: a machine has 1 to 255"),
         ];
@@ -154,5 +190,8 @@ mod tests {
             let why = resolved(text).unwrap_err();
             assert!(why.starts_with(&format!("c:{said}")), "{text}: {why}");
         }
+        let other = launchers().into_iter().find(|launcher| !launcher.facts().can_pin).unwrap().facts().name;
+        let why = resolved(&format!("hypervisor = '{other}'\n[placement]")).unwrap_err();
+        assert!(why.starts_with(&format!("c:2:1: {other} places its machines itself")), "{why}");
     }
 }

@@ -1,4 +1,5 @@
-//! Memory of this host for machines: claimed before they start, so that two commands don't give away the same.
+//! Memory and cores of this host for machines: claimed before they start, so that two commands don't give away
+//! the same.
 //!
 //! A record is the claim: it is written before anything starts, under a lock that all commands of this user
 //! take for it. A machine that starts or runs claims its memory, and what running it takes besides; what it
@@ -18,17 +19,30 @@ use std::fs;
 /// Memory that running a machine takes besides its own: the program, its threads, the page tables.
 const OVERHEAD: u64 = 64 << 20;
 /// The lock's file. A cluster's has another ending.
-const LOCK: &str = "memory.claims";
+const LOCK: &str = "host.claims";
 
-/// Claims memory for the machines of this record with these indices, by writing the record. An error if this
-/// host does not have as much.
-pub fn claim(record: &Record, indices: &[usize], overcommit: bool) -> Result<()> {
-    if overcommit || table::of(record).facts().has_own_memory {
-        return record.write();
-    }
+/// Claims memory for the machines of this record with these indices, and the cores that `place` gives them, by
+/// writing the record. An error if this host does not have as much memory.
+pub fn claim(
+    record: &mut Record,
+    indices: &[usize],
+    overcommit: bool,
+    place: impl FnOnce(&mut Record) -> Result<()>,
+) -> Result<()> {
+    let any = overcommit || table::of(record).facts().has_own_memory;
+    claim_cores(record, |record| {
+        if !any {
+            check(record, indices)?;
+        }
+        place(record)
+    })
+}
+
+/// Claims the cores that `place` gives machines of a record, by writing it.
+pub fn claim_cores(record: &mut Record, place: impl FnOnce(&mut Record) -> Result<()>) -> Result<()> {
     let file = runtime_directory()?.join(LOCK);
-    let lock = wait_for_lock("the memory of this host", || lock_at(&file))?;
-    let claimed = check(record, indices).and_then(|()| record.write());
+    let lock = wait_for_lock("what machines have of this host", || lock_at(&file))?;
+    let claimed = place(record).and_then(|()| record.write());
     let _ = fs::remove_file(&file);
     drop(lock);
     claimed

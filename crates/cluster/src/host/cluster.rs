@@ -85,20 +85,6 @@ pub fn declare_one_dead(record: &mut Record, index: usize) {
     declare_dead_elsewhere(record, &states);
 }
 
-/// The cores that machines of this user's other clusters are pinned to.
-pub fn cores_in_use(except: &str) -> Result<Vec<usize>> {
-    let mut cores = Vec::new();
-    for name in cluster_names()?.iter().filter(|name| *name != except) {
-        // An unreadable record does not keep another cluster from being started.
-        let Some(record) = Record::read(name).ok().flatten() else {
-            continue;
-        };
-        let running = |machine: &&Machine| state(&record, machine) != MachineState::Died;
-        cores.extend(record.machines.iter().filter(running).flat_map(|m| &m.cores));
-    }
-    Ok(cores)
-}
-
 /// Declares machines that died dead in pools other than the cluster's, once: other clusters may use the same
 /// names. The caller has the cluster's lock.
 fn declare_dead_elsewhere(record: &mut Record, states: &[MachineState]) {

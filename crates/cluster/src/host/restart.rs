@@ -1,7 +1,7 @@
 //! Restarts machines of a cluster: those that died, and running ones, whose power is cut.
 
 use super::wait::wait;
-use super::{batches, cluster, serving};
+use super::{batches, claims, cluster, placing, serving};
 use crate::boot::driver;
 use crate::boot::initramfs::Initramfs;
 use crate::boot::software::Software;
@@ -57,7 +57,7 @@ pub fn restart_with(
     report: &mut dyn FnMut(Progress),
 ) -> Result<Later> {
     let lock = wait_for_lock(&format!("the cluster {cluster}"), || try_lock_cluster(cluster))?;
-    let (record, indices) = find(cluster, names, &lock)?;
+    let (mut record, indices) = find(cluster, names, &lock)?;
     // Failures that can be foreseen occur before anything is ended.
     check(&record, &indices)?;
     let launcher = table::of(&record);
@@ -75,6 +75,7 @@ pub fn restart_with(
     for &index in &indices {
         serving::sockets(launcher, &record, &record.machines[index].first_pools)?;
     }
+    claims::claim_cores(&mut record, |record| placing::place_anew(record, &indices))?;
     let how = How { pools, timeout };
     let later = restart_all(record, &indices, (&software, &initramfs), how, report)
         .map_err(|error| interrupt::check().err().unwrap_or(error))?;
@@ -208,7 +209,7 @@ fn restart_all(
         for &index in &indices[batch.clone()] {
             starting.push((index, begin(&mut record, index, start, report)?));
         }
-        wait(&record, indices[batch].to_vec(), how.timeout, &mut |name| {
+        wait(&record, indices[batch.clone()].to_vec(), how.timeout, &mut |name| {
             // It stays even if others fail.
             for (index, machine) in &mut starting {
                 if record.machines[*index].name == name {
@@ -217,8 +218,25 @@ fn restart_all(
             }
             report(Progress::Ready(name.into()));
         })?;
+        check_placed(&mut record, &indices[batch], report)?;
     }
     Ok(later)
+}
+
+/// An error if machines that are up are not placed as they must be, which end then. The others stay.
+fn check_placed(record: &mut Record, indices: &[usize], report: &mut dyn FnMut(Progress)) -> Result<()> {
+    let launcher = table::of(record);
+    let mut outcome = Ok(());
+    for &index in indices {
+        if let Err(why) = placing::check(launcher, record, index, report) {
+            if let Some(running) = &record.machines[index].runs {
+                running.end(Duration::ZERO);
+            }
+            outcome = outcome.and(Err(why));
+        }
+    }
+    record.write()?;
+    outcome
 }
 
 /// Starts the machine again, and updates the record.
@@ -241,16 +259,9 @@ fn begin(
     let starting = Starting(Some(running.clone()));
     record.machines[index].runs = Some(running);
     record.machines[index].since = Some(vshmem_agent::now());
-    // A machine of another cluster may have got its cores in the meantime.
-    let taken = cluster::cores_in_use(&record.name)?;
-    let cores = &mut record.machines[index].cores;
-    cores.retain(|core| !taken.contains(core));
     record.write()?;
     or_exit_reason(launcher, record, index, keep())?;
-    let cores = &record.machines[index].cores;
-    if !cores.is_empty() {
-        or_exit_reason(launcher, record, index, launcher.pin(record, index, cores))?;
-    }
+    or_exit_reason(launcher, record, index, placing::pin(launcher, record, index, report))?;
     Ok(starting)
 }
 

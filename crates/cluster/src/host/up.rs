@@ -1,7 +1,7 @@
 //! Starts a cluster.
 
 use super::wait::wait;
-use super::{batches, claims, cluster, serving, users};
+use super::{batches, claims, cluster, placing, serving, users};
 use crate::boot::initramfs::Initramfs;
 use crate::boot::software::Software;
 use crate::description::machines::MAX_NAME;
@@ -9,9 +9,9 @@ use crate::error::{error, Error, Result, OUR_FAILURE};
 use crate::interrupt;
 use crate::launcher::network::{self, Link};
 use crate::launcher::options::{MachineOptions, Options, Progress};
+use crate::launcher::pool;
 use crate::launcher::starting::or_exit_reason;
 use crate::launcher::traits::{Launcher, StartOptions};
-use crate::launcher::{affinity, pool};
 use crate::pools::Form;
 use crate::state::directories::{boot_id, channel_socket, cluster_directory, private_directory};
 use crate::state::host_pool::{self, HostPool};
@@ -184,6 +184,8 @@ fn prepare(
             runs: None,
             address: options.network.then(|| address(index).to_string()),
             cores: vec![],
+            placement: None,
+            resident: None,
             cpus: machine.cpus,
             memory: machine.memory,
             first_pools: its_pools.clone(),
@@ -191,7 +193,7 @@ fn prepare(
             lost_pools: vec![],
         }
     };
-    let record = Record {
+    let mut record = Record {
         version: VERSION,
         name: options.cluster.clone(),
         boot: boot_id(),
@@ -213,7 +215,7 @@ fn prepare(
         options: Some(options.clone()),
     };
     let all: Vec<usize> = (0..record.machines.len()).collect();
-    claims::claim(&record, &all, how.overcommit)?;
+    claims::claim(&mut record, &all, how.overcommit, |record| placing::place_all(launcher, record))?;
     started.record = Some(record.clone());
     for machine in &record.machines {
         private_directory(&record.machine_directory(machine)?)?;
@@ -275,7 +277,6 @@ fn boot(
     let record = started.record.as_mut().expect("prepare has put it there");
     check_doorbells(launcher, options, record, &mut |text| report(Progress::Message(text.into())))?;
     let mut links = links(options)?.into_iter();
-    let mut cores = cores_for(launcher, record)?.into_iter();
     let cpus: Vec<u32> = record.machines.iter().map(|machine| machine.cpus).collect();
     for batch in batches::of(&cpus) {
         for index in batch.clone() {
@@ -289,12 +290,12 @@ fn boot(
             or_exit_reason(launcher, record, index, keep())?;
         }
         for index in batch.clone() {
-            if let Some(share) = cores.next() {
-                or_exit_reason(launcher, record, index, launcher.pin(record, index, &share))?;
-                record.machines[index].cores = share;
-            }
+            or_exit_reason(launcher, record, index, placing::pin(launcher, record, index, report))?;
         }
-        wait(record, batch.collect(), how.timeout, &mut |name| report(Progress::Ready(name.into())))?;
+        wait(record, batch.clone().collect(), how.timeout, &mut |name| report(Progress::Ready(name.into())))?;
+        for index in batch {
+            placing::check(launcher, record, index, report)?;
+        }
     }
     Ok(())
 }
@@ -342,17 +343,4 @@ fn links(options: &Options) -> Result<Vec<Option<Vec<Link>>>> {
         return Ok((0..count).map(|_| None).collect());
     }
     Ok(network::star(count)?.into_iter().map(Some).collect())
-}
-
-/// The cores of this host that machines are pinned to, if each virtual core can have one of its own: two of
-/// them that spin must never share one.
-fn cores_for(launcher: &dyn Launcher, record: &Record) -> Result<Vec<Vec<usize>>> {
-    if !launcher.facts().can_pin {
-        return Ok(vec![]);
-    }
-    let taken = cluster::cores_in_use(&record.name)?;
-    let mut cores = affinity::available_cores();
-    cores.retain(|core| !taken.contains(core));
-    let cpus: Vec<u32> = record.machines.iter().map(|machine| machine.cpus).collect();
-    Ok(affinity::assign_cores(&cores, &cpus).unwrap_or_default())
 }

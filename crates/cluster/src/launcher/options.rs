@@ -1,6 +1,7 @@
 //! Options of a cluster, with every default, and the progress of starting it.
 
 use crate::boot::driver;
+use crate::placement::rules::Rules;
 use crate::state::ports::Ports;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -18,6 +19,10 @@ pub struct Options {
     pub shares: Vec<String>,
     /// Ports for pools that are granted later.
     pub ports: Ports,
+    /// Where machines run on this host; by default, each virtual core on a core of its own, if there are as
+    /// many.
+    #[serde(default)]
+    pub placement: Option<Rules>,
     /// A network between the machines.
     pub network: bool,
     /// Doorbells between the machines, served by the back end; by default, if the machines load the driver.
@@ -65,6 +70,8 @@ pub struct PoolOptions {
 pub enum Progress {
     /// A message for the user.
     Message(String),
+    /// Something that is not as it was asked for.
+    Warning(String),
     /// This machine takes commands now.
     Ready(String),
 }

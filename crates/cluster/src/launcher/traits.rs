@@ -102,9 +102,9 @@ pub trait Launcher: Sync {
         links: Option<Vec<Link>>,
     ) -> Result<(Running, Keep)>;
 
-    /// Pins a machine's virtual cores to these.
-    fn pin(&self, _record: &Record, _index: usize, _cores: &[usize]) -> Result<()> {
-        Ok(())
+    /// The threads of this host that are a machine's virtual cores, in order, if they are some.
+    fn core_threads(&self, _record: &Record, _index: usize) -> Result<Vec<i32>> {
+        Ok(vec![])
     }
 
     /// Whether a machine that takes commands can use the pool as well.
@@ -156,7 +156,7 @@ pub struct Facts {
     pub network: bool,
     /// The back end passes doorbells on between its machines ([`Launcher::serve`]).
     pub needs_back_end: bool,
-    /// Virtual cores can be pinned to cores of this host.
+    /// Virtual cores are threads of this host, which can be pinned, and their memory is its own.
     pub can_pin: bool,
     /// A machine notices when the host's end of a channel is closed.
     pub reports_hang_up: bool,

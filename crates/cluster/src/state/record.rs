@@ -9,6 +9,8 @@ use crate::error::Result;
 use crate::launcher::options::Options;
 use crate::launcher::running::Running;
 use crate::participants::MemberId;
+use crate::placement::binding::Resident;
+use crate::placement::plan::Placed;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -54,6 +56,12 @@ pub struct Machine {
     pub address: Option<String>,
     /// The host's core that each of its virtual cores is pinned to; empty if they are not pinned.
     pub cores: Vec<usize>,
+    /// Where it runs, if a placement was asked for.
+    #[serde(default)]
+    pub placement: Option<Box<Placed>>,
+    /// Where its memory was once it was up, if it comes from certain nodes.
+    #[serde(default)]
+    pub resident: Option<Resident>,
     /// Its virtual cores; zero in records of older versions, which don't say what to start it with.
     #[serde(default)]
     pub cpus: u32,

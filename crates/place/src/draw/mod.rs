@@ -6,10 +6,10 @@ mod text;
 pub use svg::svg;
 pub use text::text;
 
-use crate::cpuset::CpuSet;
-use crate::plan::Plan;
 use crate::topology::Topology;
 use std::collections::HashMap;
+use vshmem_cluster::placement::cpuset::CpuSet;
+use vshmem_cluster::placement::plan::Plan;
 use vshmem_cluster::size;
 
 /// What a core is used for.
@@ -21,12 +21,14 @@ enum Use {
     Shared,
     /// Emulator threads, but no vCPUs.
     Emulator,
+    /// Machines of other clusters.
+    Others,
     /// Nothing.
     Free,
 }
 
 /// What each core is used for.
-fn uses(topology: &Topology, plan: &Plan) -> Vec<Use> {
+fn uses(topology: &Topology, plan: &Plan, taken: &CpuSet) -> Vec<Use> {
     let core_of_pu = |pu: u32| topology.cores.iter().position(|core| core.pus.contains(&pu));
     let mut core_of = HashMap::new();
     let mut uses = vec![Use::Free; topology.cores.len()];
@@ -36,6 +38,9 @@ fn uses(topology: &Topology, plan: &Plan) -> Vec<Use> {
         cores.dedup();
         cores
     };
+    for core in cores(taken) {
+        uses[core] = Use::Others;
+    }
     for machine in &plan.machines {
         for core in cores(&machine.emulator) {
             uses[core] = Use::Emulator;

@@ -1,10 +1,11 @@
 //! A placement as an SVG image.
 
 use super::{groups, uses, Use};
-use crate::plan::Plan;
 use crate::topology::Topology;
 use svg::node::element::{Group, Rectangle, Text, Title};
 use svg::Document;
+use vshmem_cluster::placement::cpuset::CpuSet;
+use vshmem_cluster::placement::plan::Plan;
 
 /// The side of a core's square, and the gap between two, in pixels.
 const SIDE: usize = 56;
@@ -16,8 +17,8 @@ const LINE: usize = 20;
 const MARGIN: usize = 16;
 
 /// Who runs where: a square for each core, with the machine's colour; hovering tells why.
-pub fn svg(topology: &Topology, plan: &Plan) -> String {
-    let uses = uses(topology, plan);
+pub fn svg(topology: &Topology, plan: &Plan, taken: &CpuSet) -> String {
+    let uses = uses(topology, plan, taken);
     let mut drawing = Group::new().set("font-family", "sans-serif").set("font-size", 13);
     let mut y = MARGIN + LINE;
     let mut width = 0;
@@ -79,6 +80,7 @@ fn square(topology: &Topology, plan: &Plan, core: usize, used: Use, x: usize, y:
             ("#dddddd".into(), "shared".to_owned(), "vCPUs that may run on other cores, too".to_owned())
         }
         Use::Emulator => ("#bbbbbb".into(), "host".to_owned(), "emulator threads".to_owned()),
+        Use::Others => ("#888888".into(), "other".to_owned(), "machines of other clusters".to_owned()),
         Use::Free => ("white".into(), String::new(), "free".to_owned()),
     };
     let pus = topology.pus(&[core]).to_string();

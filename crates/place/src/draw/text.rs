@@ -1,20 +1,20 @@
 //! A placement as text.
 
 use super::{groups, uses, Use};
-use crate::plan::{Placed, Plan};
 use crate::topology::Topology;
 use std::fmt::Write;
-use vshmem_cluster::size;
+use vshmem_cluster::placement::cpuset::CpuSet;
+use vshmem_cluster::placement::plan::{Placed, Plan};
 
 /// Columns that a line of cores takes at the most.
 const WIDTH: usize = 100;
 /// Characters of a machine's name that are shown on its cores.
 const NAME: usize = 8;
 
-/// Who runs where, and why.
-pub fn text(topology: &Topology, plan: &Plan) -> String {
+/// Who runs where beside what others have, and why.
+pub fn text(topology: &Topology, plan: &Plan, taken: &CpuSet) -> String {
     let mut text = String::new();
-    map(&mut text, topology, plan);
+    map(&mut text, topology, plan, taken);
     for machine in &plan.machines {
         describe(&mut text, machine);
     }
@@ -22,14 +22,15 @@ pub fn text(topology: &Topology, plan: &Plan) -> String {
 }
 
 /// Each core, and who has it.
-fn map(text: &mut String, topology: &Topology, plan: &Plan) {
+fn map(text: &mut String, topology: &Topology, plan: &Plan, taken: &CpuSet) {
     let cell = |used: &Use| match used {
         Use::Machine(index) => plan.machines[*index].name.chars().take(NAME).collect(),
         Use::Shared => "~".to_owned(),
         Use::Emulator => "*".to_owned(),
+        Use::Others => "#".to_owned(),
         Use::Free => ".".to_owned(),
     };
-    let cells: Vec<String> = uses(topology, plan).iter().map(cell).collect();
+    let cells: Vec<String> = uses(topology, plan, taken).iter().map(cell).collect();
     let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(1);
     let mut seen = None;
     for group in groups(topology) {
@@ -43,26 +44,14 @@ fn map(text: &mut String, topology: &Topology, plan: &Plan) {
             let _ = writeln!(text, "  {label:12} {}", row.join(" ").trim_end());
         }
     }
-    let _ = writeln!(text, "  . free, * emulator threads, ~ shared; one line is one last-level cache\n");
+    let others = if taken.is_empty() { "" } else { " # other clusters," };
+    let _ =
+        writeln!(text, "  . free,{others} * emulator threads, ~ shared; one line is one last-level cache\n");
 }
 
 fn describe(text: &mut String, machine: &Placed) {
-    let Placed { name, vcpus, emulator, nodes, bound, guest, .. } = machine;
-    let pinned = vcpus.iter().all(|set| set.len() == 1);
-    let on = match (pinned, vcpus.first()) {
-        (true, _) => {
-            vcpus.iter().flat_map(|set| set.iter()).map(|pu| pu.to_string()).collect::<Vec<_>>().join(" ")
-        }
-        (false, Some(set)) => format!("any of {set}"),
-        (false, None) => String::new(),
-    };
-    let _ = writeln!(text, "{name}: vCPUs on {on}; emulator threads on {emulator}");
-    let memory = size::show(machine.memory);
-    let _ = match (nodes.len(), bound) {
-        (0, _) => writeln!(text, "  {memory} from any node"),
-        (_, true) => writeln!(text, "  {memory} from node {nodes}"),
-        (_, false) => writeln!(text, "  {memory} from node {nodes} first"),
-    };
+    let Placed { name, guest, .. } = machine;
+    let _ = writeln!(text, "{name}: {}", machine.summary());
     let _ = write!(
         text,
         "  sees {} x {} x {} (sockets, cores, threads)",

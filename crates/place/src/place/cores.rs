@@ -4,9 +4,11 @@ use super::error::PlaceError;
 use super::host::{Host, State};
 use super::memory;
 use super::near::{self, Choice};
-use crate::cpuset::CpuSet;
-use crate::machine::{Machine, Policy};
-use crate::plan::{Guest, Placed};
+use crate::guest;
+use vshmem_cluster::placement::cpuset::CpuSet;
+use vshmem_cluster::placement::plan::Placed;
+use vshmem_cluster::placement::request::Machine;
+use vshmem_cluster::placement::rules::Policy;
 
 /// Gives each vCPU a core of its own, or an SMT sibling of one.
 pub fn place(host: &mut Host, machine: &Machine) -> Result<Placed, PlaceError> {
@@ -17,17 +19,17 @@ pub fn place(host: &mut Host, machine: &Machine) -> Result<Placed, PlaceError> {
     let choice = choice.ok_or_else(|| no_cores(host, machine))?;
     let vcpus = pinned(host, machine, &choice.cores);
     let by_node = count_by_node(host, &vcpus);
-    let shares = memory::shares(machine, &by_node);
-    let lacks = memory::binding(host, machine, &shares)?;
-    let guest = Guest::of(host.topology, machine, &vcpus, &shares);
+    let shares = memory::shares(host, machine, &by_node);
+    let lacks = memory::lacks(host, machine, &shares)?;
+    let guest = guest::of(host.topology, machine, &vcpus, &shares);
     host.take(&choice.cores, &shares);
     Ok(Placed {
         name: machine.name.clone(),
         memory: machine.memory,
+        rules: machine.rules,
         vcpus: vcpus.iter().map(|(_, pu)| CpuSet::from_iter([*pu])).collect(),
         emulator: CpuSet::default(),
-        nodes: host.topology.numbers(by_node.iter().map(|(node, _)| *node)),
-        bound: lacks.is_none(),
+        nodes: host.topology.numbers(shares.iter().map(|(node, _)| *node)),
         why: vec![choice.why],
         guest,
         fallbacks: lacks.into_iter().collect(),

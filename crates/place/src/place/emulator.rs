@@ -2,9 +2,10 @@
 
 use super::error::PlaceError;
 use super::host::{Host, State};
-use crate::cpuset::CpuSet;
-use crate::machine::{Insist, Machine, Policy};
-use crate::plan::Placed;
+use vshmem_cluster::placement::cpuset::CpuSet;
+use vshmem_cluster::placement::plan::Placed;
+use vshmem_cluster::placement::request::Machine;
+use vshmem_cluster::placement::rules::{Insist, Policy};
 
 /// Fills in where a machine's emulator threads run, after all vCPUs have been placed.
 pub fn place(host: &Host, machine: &Machine, placed: &mut Placed) -> Result<(), PlaceError> {

@@ -1,7 +1,7 @@
 //! Why a machine can't be placed.
 
-use crate::machine::vcpus;
 use std::fmt;
+use vshmem_cluster::placement::request::vcpus;
 use vshmem_cluster::size;
 
 /// A machine can't be placed as it must be.

@@ -1,6 +1,7 @@
 //! What is free while machines are placed.
 
-use crate::topology::Topology;
+use crate::topology::{Core, Node, Topology};
+use vshmem_cluster::placement::request::Taken;
 
 /// A host, and what machines have of it already.
 pub struct Host<'a> {
@@ -19,25 +20,30 @@ pub enum State {
     Free,
     /// The host's own.
     Reserved,
-    /// A vCPU, or several that are SMT siblings, run there.
+    /// A vCPU, or several that are SMT siblings, run there, or others do.
     Taken,
 }
 
 impl<'a> Host<'a> {
-    /// A host with the first `reserve` cores of each node kept back.
-    pub fn new(topology: &'a Topology, reserve: usize) -> Host<'a> {
+    /// A host of which others have something, with the first `reserve` cores of each node kept back.
+    pub fn new(topology: &'a Topology, reserve: usize, taken: &Taken) -> Host<'a> {
         let mut kept = vec![0; topology.nodes.len()];
-        let state = |node: usize| {
-            kept[node] += 1;
-            match kept[node] <= reserve {
-                true => State::Reserved,
+        let state = |core: &Core| {
+            kept[core.node] += 1;
+            match core.pus.iter().any(|pu| taken.cpus.contains(*pu)) {
+                true => State::Taken,
+                false if kept[core.node] <= reserve => State::Reserved,
                 false => State::Free,
             }
         };
+        let left = |node: &Node| {
+            let taken = taken.memory.get(&node.number).copied().unwrap_or(0);
+            node.memory.map(|all| all.saturating_sub(taken))
+        };
         Host {
             topology,
-            cores: topology.cores.iter().map(|core| core.node).map(state).collect(),
-            memory: topology.nodes.iter().map(|node| node.memory).collect(),
+            cores: topology.cores.iter().map(state).collect(),
+            memory: topology.nodes.iter().map(left).collect(),
             floating: vec![0; topology.packages()],
         }
     }

@@ -2,39 +2,48 @@
 
 use super::error::PlaceError;
 use super::host::Host;
-use crate::machine::{Insist, Machine};
+use vshmem_cluster::placement::request::Machine;
+use vshmem_cluster::placement::rules::Memory;
 use vshmem_cluster::size;
 
 /// Memory is divided in whole multiples of this, in bytes.
 const UNIT: u64 = 1 << 20;
 
-/// A machine's share on each node: as its vCPUs are divided. The last gets what does not divide.
-pub fn shares(machine: &Machine, vcpus: &[(usize, usize)]) -> Vec<(usize, u64)> {
+/// A machine's share on each node: as its vCPUs are divided, or as much on each if they take turns. The last
+/// gets what does not divide.
+pub fn shares(host: &Host, machine: &Machine, vcpus: &[(usize, usize)]) -> Vec<(usize, u64)> {
+    let even: Vec<(usize, usize)>;
+    let parts = match machine.rules.memory {
+        Memory::Interleave => {
+            let nodes =
+                (0..host.topology.nodes.len()).filter(|node| host.topology.nodes[*node].memory != Some(0));
+            even = nodes.map(|node| (node, 1)).collect();
+            &even
+        }
+        _ => vcpus,
+    };
+    let all = parts.iter().map(|(_, part)| *part as u64).sum::<u64>().max(1);
     let mut left = machine.memory;
-    let last = vcpus.len().saturating_sub(1);
-    let share = |(index, (node, count)): (usize, &(usize, usize))| {
-        let share = machine.memory / machine.cpus.max(1) as u64 * *count as u64 / UNIT * UNIT;
+    let last = parts.len().saturating_sub(1);
+    let share = |(index, (node, part)): (usize, &(usize, usize))| {
+        let share = machine.memory / all * *part as u64 / UNIT * UNIT;
         let share = if index == last { left } else { share.min(left) };
         left -= share;
         (*node, share)
     };
-    vcpus.iter().enumerate().map(share).collect()
+    parts.iter().enumerate().map(share).collect()
 }
 
-/// Whether memory may come from the nodes of the cores only; with what to say if they have too little.
+/// What to say if nodes have less memory left than a machine's share there.
 ///
 /// # Errors
-/// They have too little, and no other will do.
-pub fn binding(
-    host: &Host,
-    machine: &Machine,
-    shares: &[(usize, u64)],
-) -> Result<Option<String>, PlaceError> {
+/// They have, and no others will do.
+pub fn lacks(host: &Host, machine: &Machine, shares: &[(usize, u64)]) -> Result<Option<String>, PlaceError> {
     let short = shares.iter().find(|(node, bytes)| !host.has_memory(*node, *bytes));
     let Some((node, bytes)) = short else {
         return Ok(None);
     };
-    if machine.rules.memory == Insist::Strict {
+    if machine.rules.memory == Memory::Strict {
         let left = shares.iter().filter_map(|(node, _)| host.memory[*node]).sum();
         return Err(PlaceError::Memory { machine: machine.name.clone(), memory: machine.memory, left });
     }

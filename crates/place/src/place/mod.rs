@@ -15,18 +15,19 @@ mod range;
 
 pub use error::PlaceError;
 
-use crate::cpuset::CpuSet;
-use crate::machine::{Insist, Machine, Policy};
-use crate::plan::{Guest, Placed, Plan};
 use crate::topology::Topology;
 use host::Host;
+use vshmem_cluster::placement::plan::{Guest, Placed, Plan};
+use vshmem_cluster::placement::request::{Machine, Taken};
+use vshmem_cluster::placement::rules::{Insist, Memory, Policy};
 
-/// Places machines. `reserve` cores of each memory node get no vCPU that is pinned.
+/// Places machines beside what others have of a host.
 ///
 /// # Errors
 /// A machine can't be placed as it must be.
-pub fn place(topology: &Topology, machines: &[Machine], reserve: usize) -> Result<Plan, PlaceError> {
-    let mut host = Host::new(topology, reserve);
+pub fn place(topology: &Topology, machines: &[Machine], taken: &Taken) -> Result<Plan, PlaceError> {
+    let reserve = machines.iter().map(|machine| machine.rules.reserve_cores).max().unwrap_or(0);
+    let mut host = Host::new(topology, reserve as usize, taken);
     let mut placed: Vec<Option<Placed>> = machines.iter().map(|_| None).collect();
     for index in order(machines) {
         placed[index] = Some(one(&mut host, &machines[index])?);
@@ -56,7 +57,7 @@ fn order(machines: &[Machine]) -> Vec<usize> {
 
 fn one(host: &mut Host, machine: &Machine) -> Result<Placed, PlaceError> {
     match machine.rules.policy {
-        Policy::Unpinned => Ok(anywhere(host, machine)),
+        Policy::Unpinned => anywhere(host, machine),
         Policy::RangePinned => range::place(host, machine, Vec::new()),
         Policy::Pinned | Policy::NumaFirst => match cores::place(host, machine) {
             Err(why @ PlaceError::Cores { .. }) if machine.rules.cores == Insist::Preferred => {
@@ -67,17 +68,23 @@ fn one(host: &mut Host, machine: &Machine) -> Result<Placed, PlaceError> {
     }
 }
 
-fn anywhere(host: &Host, machine: &Machine) -> Placed {
+fn anywhere(host: &mut Host, machine: &Machine) -> Result<Placed, PlaceError> {
     let all = host.topology.pus(&host.all());
-    Placed {
+    let shares = match machine.rules.memory {
+        Memory::Interleave => memory::shares(host, machine, &[]),
+        _ => Vec::new(),
+    };
+    let lacks = memory::lacks(host, machine, &shares)?;
+    host.take(&[], &shares);
+    Ok(Placed {
         name: machine.name.clone(),
         memory: machine.memory,
+        rules: machine.rules,
         vcpus: vec![all.clone(); machine.cpus],
         emulator: all,
-        nodes: CpuSet::default(),
-        bound: false,
+        nodes: host.topology.numbers(shares.iter().map(|(node, _)| *node)),
         guest: Guest::flat(machine.cpus),
         why: vec!["unpinned: the kernel's scheduler decides".into()],
-        fallbacks: Vec::new(),
-    }
+        fallbacks: lacks.into_iter().collect(),
+    })
 }

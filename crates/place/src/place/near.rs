@@ -2,7 +2,7 @@
 
 use super::host::Host;
 use super::memory;
-use crate::machine::Machine;
+use vshmem_cluster::placement::request::Machine;
 use vshmem_cluster::size;
 
 /// Cores for a machine, and why these.
@@ -47,7 +47,7 @@ fn grow(host: &Host, machine: &Machine, rooms: &[usize], start: usize, memory: b
     others.sort_by_key(|node| (*node != start, host.topology.distance(start, *node), *node));
     (1..=others.len()).find_map(|count| {
         let split = divide(machine.cpus, &others[..count], rooms)?;
-        let shares = memory::shares(machine, &split);
+        let shares = memory::shares(host, machine, &split);
         let fits = !memory || shares.iter().all(|(node, bytes)| host.has_memory(*node, *bytes));
         fits.then_some(split)
     })

@@ -3,9 +3,10 @@
 use super::error::PlaceError;
 use super::host::{Host, State};
 use super::memory;
-use crate::cpuset::CpuSet;
-use crate::machine::{Insist, Machine};
-use crate::plan::{Guest, Placed};
+use vshmem_cluster::placement::cpuset::CpuSet;
+use vshmem_cluster::placement::plan::{Guest, Placed};
+use vshmem_cluster::placement::request::Machine;
+use vshmem_cluster::placement::rules::Insist;
 
 /// Has all vCPUs run on any core of the socket with the most room, but on those that others have to
 /// themselves.
@@ -26,20 +27,18 @@ pub fn place(host: &mut Host, machine: &Machine, mut fallbacks: Vec<String>) -> 
     }
     let nodes = nodes(host, &cores);
     let even: Vec<_> = nodes.iter().map(|node| (*node, machine.cpus.div_ceil(nodes.len()))).collect();
-    let shares = memory::shares(machine, &even);
-    let lacks = memory::binding(host, machine, &shares)?;
-    let bound = lacks.is_none();
-    fallbacks.extend(lacks);
+    let shares = memory::shares(host, machine, &even);
+    fallbacks.extend(memory::lacks(host, machine, &shares)?);
     host.floating[package] += machine.cpus;
     host.take(&[], &shares);
     let set = host.topology.pus(&cores);
     Ok(Placed {
         name: machine.name.clone(),
         memory: machine.memory,
+        rules: machine.rules,
         vcpus: vec![set; machine.cpus],
         emulator: CpuSet::default(),
-        nodes: host.topology.numbers(nodes),
-        bound,
+        nodes: host.topology.numbers(shares.iter().map(|(node, _)| *node)),
         guest: Guest::flat(machine.cpus),
         why: vec![format!("range-pinned: socket {package} has the most room")],
         fallbacks,

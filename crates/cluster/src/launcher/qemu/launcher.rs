@@ -22,6 +22,7 @@ use crate::state::process::Process;
 use crate::state::record::{Granted, Machine, Record};
 use crate::{interrupt, user};
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -162,8 +163,8 @@ impl Launcher for Qemu {
         Ok((Running::Process(process), Box::new(|| guard.keep())))
     }
 
-    fn pin(&self, record: &Record, index: usize, cores: &[usize]) -> Result<()> {
-        pin(record, index, cores)
+    fn core_threads(&self, record: &Record, index: usize) -> Result<Vec<i32>> {
+        core_threads(record, index)
     }
 
     fn health(&self, record: &Record, machine: &Machine) -> Health {
@@ -198,6 +199,7 @@ fn start(
         accel: Accel::named(options.software.accel).unwrap_or(Accel::Tcg),
         cpus: record.machines[index].cpus,
         memory: record.machines[index].memory,
+        placement: machine.placement.as_deref(),
         kernel: &sandbox::readable(&options.software.image, user, directory)?,
         initramfs: &options.initramfs.0,
         directory,
@@ -245,18 +247,14 @@ fn pool_files<'a>(pools: &'a [Granted], doorbell_sockets: &'a [Option<PathBuf>])
     pools.iter().enumerate().map(file).collect()
 }
 
-/// Pins a machine's virtual cores to these.
-fn pin(record: &Record, index: usize, cores: &[usize]) -> Result<()> {
+/// The threads of a machine's virtual cores, by their numbers on this host.
+fn core_threads(record: &Record, index: usize) -> Result<Vec<i32>> {
     let Some(Running::Process(process)) = record.machines[index].runs else {
-        return Ok(());
+        return Ok(vec![]);
     };
     let threads = monitor(record, index, &process)?.core_threads()?;
-    for (&thread, &core) in threads.iter().zip(cores) {
-        affinity::thread_of(process.pid, thread)
-            .and_then(|thread| affinity::pin(thread, core))
-            .explain(|| format!("could not pin to core {core}"))?;
-    }
-    Ok(())
+    let here = threads.into_iter().map(|thread| affinity::thread_of(process.pid, thread));
+    here.collect::<io::Result<_>>().explain(|| "could not find the threads of virtual cores".into())
 }
 
 /// The monitor of a machine that was just started, once it answers.

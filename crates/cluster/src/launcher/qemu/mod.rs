@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `launcher`, `guest` | a launcher's interface, on the host and in a machine |
 //! | `options`, `program` | QEMU's options, and starting it |
+//! | `placed` | the cores and the memory of a machine that was placed |
 //! | `accel`, `probe` | KVM or TCG |
 //! | `sandbox`, `confined`, `acl` | what QEMU may access on this host |
 //! | `logs` | output of machines and of QEMU |
@@ -35,6 +36,7 @@ mod netdev;
 mod options;
 pub mod pci;
 pub mod persistent;
+mod placed;
 pub mod plug;
 pub mod ports;
 mod probe;

@@ -4,10 +4,12 @@ use super::accel::Accel;
 use super::doorbell::VECTORS;
 use super::guest::PORT_NAME;
 use super::netdev;
+use super::placed;
 use super::ports::{self, Generation};
 use super::sandbox::{self, path_of, Descriptor, Descriptors};
 use super::sockets::{agent_socket, monitor_socket, AGENT};
 use crate::launcher::network::Link;
+use crate::placement::plan::Placed;
 use crate::state::directories::channel_socket;
 use crate::state::ports::Ports;
 use crate::state::settings::Settings;
@@ -43,6 +45,8 @@ pub struct MachineSpec<'a> {
     pub cpus: u32,
     /// Memory in bytes.
     pub memory: u64,
+    /// Where it runs, if a placement was asked for.
+    pub placement: Option<&'a Placed>,
     /// Kernel image.
     pub kernel: &'a Path,
     /// Initramfs.
@@ -73,11 +77,11 @@ pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
     out.add("-display", "none");
     out.add("-machine", "q35");
     out.words.extend(spec.accel.arguments().map(String::from));
-    // With at most one processor, TCG emulates locked instructions by plain loads and stores, which are not
-    // atomic between machines.
-    let room = spec.cpus.max(2);
-    out.add("-smp", &format!("cpus={},maxcpus={room}", spec.cpus));
+    out.add("-smp", &placed::processors(spec.cpus, spec.placement.map(|placed| &placed.guest)));
     out.add("-m", &memory(spec));
+    for (option, value) in spec.placement.map(placed::memory).unwrap_or_default() {
+        out.add(option, &value);
+    }
     for (option, file) in [("-kernel", spec.kernel), ("-initrd", spec.initramfs)] {
         let file = out.file(Descriptor::Read(file.into()));
         out.add(option, &file);
@@ -231,6 +235,7 @@ mod tests {
             accel: Accel::Tcg,
             cpus: 1,
             memory: 512 << 20,
+            placement: None,
             kernel: Path::new("/k"),
             initramfs: Path::new("/i"),
             directory: Path::new("/a,b"),

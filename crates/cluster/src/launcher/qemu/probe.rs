@@ -90,6 +90,7 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         accel: Accel::Kvm,
         cpus: 1,
         memory: 256 << 20,
+        placement: None,
         kernel: &sandbox::readable(&kernel.image, user::of_machine(0), directory)?,
         initramfs: &initramfs,
         directory,

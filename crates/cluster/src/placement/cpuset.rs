@@ -1,12 +1,19 @@
 //! Sets of logical processors (hwloc: processing units, PUs), or of memory nodes, by the numbers that Linux
 //! gives them.
 
-use serde::{Serialize, Serializer};
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
+use serde::de::{Deserializer, Error};
+use serde::{Deserialize, Serialize, Serializer};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::str::FromStr;
+
+/// The most numbers of a range: more than any system has processors.
+const MOST: u32 = 1 << 16;
 
 /// A set of numbers. As text it is Linux's list format (`0-3,8`, cpuset(7)).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CpuSet(BTreeSet<u32>);
 
 impl CpuSet {
@@ -28,6 +35,11 @@ impl CpuSet {
     /// Whether a number is in it.
     pub fn contains(&self, number: u32) -> bool {
         self.0.contains(&number)
+    }
+
+    /// Whether all of its numbers are in another one.
+    pub fn is_subset(&self, other: &CpuSet) -> bool {
+        self.0.is_subset(&other.0)
     }
 
     /// All numbers, in order.
@@ -73,6 +85,44 @@ impl Serialize for CpuSet {
     }
 }
 
+impl FromStr for CpuSet {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CpuSet, String> {
+        let mut set = CpuSet::default();
+        let text = text.trim();
+        for part in text.split(',').filter(|_| !text.is_empty()) {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = match (first.parse::<u32>(), last.parse::<u32>()) {
+                (Ok(first), Ok(last)) if first <= last && last - first < MOST => (first, last),
+                _ => return Err(format!("{text:?} is no list of numbers, such as 0-3,8")),
+            };
+            set.extend(first..=last);
+        }
+        Ok(set)
+    }
+}
+
+impl<'de> Deserialize<'de> for CpuSet {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<CpuSet, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+impl JsonSchema for CpuSet {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "CpuSet".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)?$" })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +134,17 @@ mod tests {
         assert_eq!(text(&[3]), "3");
         assert_eq!(text(&[8, 0, 1, 2, 3]), "0-3,8");
         assert_eq!(text(&[1, 0, 5, 7, 6]), "0-1,5-7");
+    }
+
+    #[test]
+    fn lists_of_the_kernel_are_read() {
+        let read = |text: &str| text.parse().map(|set: CpuSet| set.to_string());
+        for text in ["", "3", "0-3,8", "0-1,5-7"] {
+            assert_eq!(read(text).as_deref(), Ok(text));
+        }
+        assert_eq!(read("0-2,8\n").as_deref(), Ok("0-2,8"));
+        for text in ["x-y", "5-4", ",", "0-4294967295", "1,", "-1", "99999999999"] {
+            assert!(read(text).is_err(), "{text}");
+        }
     }
 }

@@ -1,0 +1,95 @@
+//! The machines that are to be placed: those of options, of a cluster's file, or of a request of `vshmem up`.
+
+use crate::options::{Options, Strict};
+use std::io::Read;
+use std::path::Path;
+use vshmem_cluster::description::cluster::{Description, Placement};
+use vshmem_cluster::description::file::File;
+use vshmem_cluster::placement::request::{Machine, Request, Taken, VERSION};
+use vshmem_cluster::placement::rules::{Insist, Memory, Rules};
+use vshmem_cluster::{error, taken_by_others, Explain, Result};
+
+/// What is to be placed.
+pub struct Wanted {
+    pub machines: Vec<Machine>,
+    /// What others have of the host.
+    pub taken: Taken,
+    /// What there is to say about it.
+    pub notes: String,
+}
+
+impl Wanted {
+    /// What options ask for.
+    pub fn of(options: &Options) -> Result<Wanted> {
+        if options.request {
+            return requested();
+        }
+        let chosen = placement(options);
+        let (machines, taken, notes) = match &options.file {
+            Some(file) => described(file, chosen, options.topology.is_some())?,
+            None => (alike(options, chosen.unwrap_or_default().rules()), Taken::default(), String::new()),
+        };
+        Ok(Wanted { machines, taken, notes })
+    }
+}
+
+/// What options say of the placement, if they do.
+fn placement(options: &Options) -> Option<Placement> {
+    let memory = match options.strict.contains(&Strict::Memory) {
+        true => Some(Memory::Strict),
+        false => options.interleave.then_some(Memory::Interleave),
+    };
+    let placement = Placement {
+        policy: options.policy,
+        cores: options.strict.contains(&Strict::Cores).then_some(Insist::Strict),
+        memory,
+        smt: options.smt.then_some(true),
+        reserve_cores: options.reserve_cores,
+    };
+    (placement != Placement::default()).then_some(placement)
+}
+
+fn alike(options: &Options, rules: Rules) -> Vec<Machine> {
+    let machine = |index| machine(format!("vm{index}"), options.cpus, options.memory, rules);
+    (0..options.machines).map(machine).collect()
+}
+
+fn machine(name: String, cpus: u32, memory: u64, rules: Rules) -> Machine {
+    Machine { name, cpus: cpus as usize, memory, rules }
+}
+
+/// The machines of a file, what others have of this host if it is this one, and a note.
+fn described(
+    path: &Path,
+    chosen: Option<Placement>,
+    elsewhere: bool,
+) -> Result<(Vec<Machine>, Taken, String)> {
+    let file = File::read(path).map_err(|why| if why.exit_code() == 2 { why } else { why.code(1) })?;
+    let name = std::env::var("VSHMEM_CLUSTER").ok();
+    let of_options = Description { name, placement: chosen, ..Description::default() };
+    let description = file.description.clone().overridden_by(of_options);
+    let (_, cluster) = description.resolve().map_err(|fault| file.explain(fault))?;
+    let rules = cluster.placement.unwrap_or_default();
+    let machines = cluster.machines.into_iter().map(|it| machine(it.name, it.cpus, it.memory, rules));
+    let taken = if elsewhere { Taken::default() } else { taken_by_others(&cluster.cluster)? };
+    let notes = match file.description.placement {
+        Some(_) => String::new(),
+        None => format!(
+            "{} has no [placement]: vshmem up pins each vCPU to a core, if there are enough, and no memory.\n",
+            path.display()
+        ),
+    };
+    Ok((machines.collect(), taken, notes))
+}
+
+/// What comes in on standard input.
+fn requested() -> Result<Wanted> {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).explain(|| "could not read the request".into())?;
+    let request: Request =
+        serde_json::from_str(&text).map_err(|why| error!("the request can't be understood: {why}"))?;
+    if request.version != VERSION {
+        return Err(error!("the request has version {}, and this program knows {VERSION}", request.version));
+    }
+    Ok(Wanted { machines: request.machines, taken: request.taken, notes: String::new() })
+}
