@@ -33,6 +33,12 @@ pub fn health(record: &Record, machine: &Machine) -> Health {
     table::of(record).health(record, machine)
 }
 
+/// The threads of this host that are the virtual cores of a cluster's machine, in order; none if they are no
+/// threads.
+pub fn core_threads(record: &Record, index: usize) -> Result<Vec<i32>> {
+    table::of(record).core_threads(record, index)
+}
+
 /// All clusters of this user. Nothing is changed.
 pub fn list() -> Result<Vec<Listed>> {
     let mut out = Vec::new();
