@@ -106,9 +106,9 @@ deb: ## Debian packages of it and of the drivers, in target/deb
 
 install: ## into DESTDIR PREFIX: command, lab, library, header, pkg-config, units, udev rule, man pages, completions
 	@# Not a dependency on build: root, who installs, may have no cargo.
-	@[ -x $(RELEASE)/vshmem ] && [ -x $(RELEASE)/vshmem-place ] && [ -e $(RELEASE)/libvshmem.so ] && [ -e $(RELEASE)/libvshmem_ucx.so ] || $(MAKE) --no-print-directory build
+	@[ -x $(RELEASE)/vshmem ] && [ -x $(RELEASE)/vshmem-place ] && [ -x $(RELEASE)/vshmem-balance ] && [ -e $(RELEASE)/libvshmem.so ] && [ -e $(RELEASE)/libvshmem_ucx.so ] || $(MAKE) --no-print-directory build
 	install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(LIBDIR)/pkgconfig' '$(DESTDIR)$(INCDIR)'
-	install -m 755 $(RELEASE)/vshmem $(RELEASE)/vshmem-place '$(DESTDIR)$(BINDIR)'
+	install -m 755 $(RELEASE)/vshmem $(RELEASE)/vshmem-place $(RELEASE)/vshmem-balance '$(DESTDIR)$(BINDIR)'
 	install -m 755 $(RELEASE)/libvshmem.so '$(DESTDIR)$(LIBDIR)/libvshmem.so.$(VERSION)'
 	ln -sf libvshmem.so.$(VERSION) '$(DESTDIR)$(LIBDIR)/$(SONAME)'
 	ln -sf $(SONAME) '$(DESTDIR)$(LIBDIR)/libvshmem.so'
@@ -119,6 +119,7 @@ install: ## into DESTDIR PREFIX: command, lab, library, header, pkg-config, unit
 		packaging/vshmem.pc.in >'$(DESTDIR)$(LIBDIR)/pkgconfig/vshmem.pc'
 	install -d '$(DESTDIR)$(UNITDIR)' '$(DESTDIR)$(SYSTEMUNITDIR)'
 	sed -e 's|@BINDIR@|$(BINDIR)|' packaging/vshmem-agent.service.in >'$(DESTDIR)$(UNITDIR)/vshmem-agent.service'
+	sed -e 's|@BINDIR@|$(BINDIR)|' packaging/vshmem-balance.service.in >'$(DESTDIR)$(UNITDIR)/vshmem-balance.service'
 	sed -e 's|@BINDIR@|$(BINDIR)|' packaging/vshmem-agent-guest.service.in >'$(DESTDIR)$(SYSTEMUNITDIR)/vshmem-agent-guest.service'
 	install -D -m 644 packaging/60-vshmem.rules '$(DESTDIR)$(UDEVDIR)/60-vshmem.rules'
 	install -D -m 644 packaging/vshmem.sysusers '$(DESTDIR)$(SYSUSERSDIR)/vshmem.conf'
@@ -133,12 +134,12 @@ install: ## into DESTDIR PREFIX: command, lab, library, header, pkg-config, unit
 	[ -n '$(DESTDIR)' ] || scripts/after-install.sh '$(SYSUSERSDIR)/vshmem.conf'
 
 uninstall: ## what install put there
-	rm -f '$(DESTDIR)$(BINDIR)/vshmem' '$(DESTDIR)$(BINDIR)/vshmem-place' '$(DESTDIR)$(INCDIR)/vshmem.h' '$(DESTDIR)$(LIBDIR)/pkgconfig/vshmem.pc'
+	rm -f '$(DESTDIR)$(BINDIR)/vshmem' '$(DESTDIR)$(BINDIR)/vshmem-place' '$(DESTDIR)$(BINDIR)/vshmem-balance' '$(DESTDIR)$(INCDIR)/vshmem.h' '$(DESTDIR)$(LIBDIR)/pkgconfig/vshmem.pc'
 	rm -f '$(DESTDIR)$(LIBDIR)/libvshmem.so.$(VERSION)' '$(DESTDIR)$(LIBDIR)/$(SONAME)' '$(DESTDIR)$(LIBDIR)/libvshmem.so'
 	rm -f '$(DESTDIR)$(LIBDIR)/libvshmem-ucx.so.$(VERSION)' '$(DESTDIR)$(LIBDIR)/$(UCX_SONAME)'
 	rm -f '$(DESTDIR)$(BINDIR)/vshmem-lab'
 	rm -rf '$(DESTDIR)$(LABDIR)'
-	rm -f '$(DESTDIR)$(UNITDIR)/vshmem-agent.service' '$(DESTDIR)$(SYSTEMUNITDIR)/vshmem-agent-guest.service'
+	rm -f '$(DESTDIR)$(UNITDIR)/vshmem-agent.service' '$(DESTDIR)$(UNITDIR)/vshmem-balance.service' '$(DESTDIR)$(SYSTEMUNITDIR)/vshmem-agent-guest.service'
 	rm -f '$(DESTDIR)$(UDEVDIR)/60-vshmem.rules' '$(DESTDIR)$(SYSUSERSDIR)/vshmem.conf' '$(DESTDIR)/etc/apparmor.d/vshmem'
 	$(INSTALL_DOCS) uninstall
 

@@ -25,9 +25,11 @@ make --no-print-directory install DESTDIR="$stage" PREFIX=$prefix >"$work/log" 2
     cat "$work/log"
     fail "make install failed"
 }
-for file in bin/vshmem bin/vshmem-place lib/libvshmem.so lib/libvshmem.so.1 lib/libvshmem-ucx.so.1 \
+for file in bin/vshmem bin/vshmem-place bin/vshmem-balance \
+    lib/libvshmem.so lib/libvshmem.so.1 lib/libvshmem-ucx.so.1 \
     include/vshmem.h lib/pkgconfig/vshmem.pc \
-    lib/systemd/user/vshmem-agent.service lib/systemd/system/vshmem-agent-guest.service \
+    lib/systemd/user/vshmem-agent.service lib/systemd/user/vshmem-balance.service \
+    lib/systemd/system/vshmem-agent-guest.service \
     share/man/man1/vshmem.1 share/man/man7/libvshmem.7 share/bash-completion/completions/vshmem \
     lib/udev/rules.d/60-vshmem.rules lib/sysusers.d/vshmem.conf share/doc/vshmem/README.md \
     share/doc/vshmem/docs/sandbox.md; do
@@ -35,7 +37,7 @@ for file in bin/vshmem bin/vshmem-place lib/libvshmem.so lib/libvshmem.so.1 lib/
 done
 # Each command has a page, and `vshmem help` tells of no other.
 "$root/bin/vshmem" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | grep -vx help >"$work/commands"
-printf '%s\n' lab place pool-create pool-ls pool-rm xen-own xen-join xen-withdraw >>"$work/commands"
+printf '%s\n' balance lab place pool-create pool-ls pool-rm xen-own xen-join xen-withdraw >>"$work/commands"
 [ "$(wc -l <"$work/commands")" -gt 20 ] || fail "vshmem help tells of few commands"
 while read -r name; do
     MANPATH="$root/share/man" man -w "vshmem-$name" >/dev/null 2>"$work/log" ||
@@ -48,6 +50,8 @@ for text in "vshmem up -n 4" "EXIT STATUS" "SEE ALSO" "libvshmem(7)"; do
     grep -q -e "$text" "$work/page" || fail "vshmem-up(1) lacks '$text'"
 done
 PATH="$root/bin:$PATH" vshmem place -n 1 >"$work/log" 2>&1 || fail "vshmem place: $(cat "$work/log")"
+PATH="$root/bin:$PATH" XDG_RUNTIME_DIR="$work" vshmem balance --once >"$work/log" 2>&1 ||
+    fail "vshmem balance: $(cat "$work/log")"
 tests/install/codes.sh "$root/bin/vshmem" || fail "exit codes"
 python3 tests/install/completion.py "$root" || fail "what shells complete"
 
@@ -207,6 +211,9 @@ if command -v systemd-analyze >/dev/null; then
     sed -e "s|$prefix/bin|$root/bin|" "$unit" >"$work/vshmem-agent.service"
     MANPATH="$root/share/man" systemd-analyze verify --user "$work/vshmem-agent.service" 2>"$work/log" ||
         fail "the user unit: $(cat "$work/log")"
+    sed -e "s|$prefix/bin|$root/bin|" "${unit%/*}/vshmem-balance.service" >"$work/vshmem-balance.service"
+    MANPATH="$root/share/man" systemd-analyze verify --user "$work/vshmem-balance.service" 2>"$work/log" ||
+        fail "the unit of vshmem balance: $(cat "$work/log")"
 fi
 
 make --no-print-directory uninstall DESTDIR="$stage" PREFIX=$prefix >"$work/log" 2>&1

@@ -54,6 +54,7 @@ nav:
       - A cluster as a file: docs/guide-cluster-file.md
       - MPI: docs/guide-mpi.md
       - What costs speed: docs/doctor.md
+      - Near their memory: docs/balance.md
       - Checks of vshmem doctor: docs/doctor-checks.md
       - Xen domains: docs/xen.md
       - What machines see of the host: docs/sandbox.md

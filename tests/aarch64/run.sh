@@ -1,7 +1,7 @@
 #!/bin/sh
-# The suite "aarch64": the workspace (but vshmem-place) is cross-compiled, and unit tests of the library's
-# rooms and the conformance tests run in QEMU's user mode, which translates instructions and hands system
-# calls to this kernel. Exit status 77: Rust's library for aarch64 is not there.
+# The suite "aarch64": the workspace (but vshmem-place and vshmem-balance) is cross-compiled, and unit tests
+# of the library's rooms and the conformance tests run in QEMU's user mode, which translates instructions and
+# hands system calls to this kernel. Exit status 77: Rust's library for aarch64 is not there.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -23,8 +23,8 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 # Nobody debugs these, and they build in half the time.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
 cargo="$root/scripts/cargo.sh --exec"
-# vshmem-place needs that architecture's hwloc, which is not installed beside this one's.
-$cargo build --workspace --exclude vshmem-place --locked --target "$target"
+# These need that architecture's hwloc, which is not installed beside this one's.
+$cargo build --workspace --exclude vshmem-place --exclude vshmem-balance --locked --target "$target"
 
 # What is left out, and why. To these calls of madvise(2) QEMU says yes and does nothing: DONTFORK,
 # POPULATE_READ, POPULATE_WRITE, REMOVE, and before QEMU 8.0 WIPEONFORK. So memory is not given back, nor

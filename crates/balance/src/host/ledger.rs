@@ -1,0 +1,160 @@
+//! What was changed on this host, written down before it is: whoever comes after one that was killed undoes
+//! it.
+
+use super::kernel;
+use super::threads;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+use vshmem_cluster::{boot_id, lock_at, runtime_directory, stored, Lock, Process};
+use vshmem_cluster::{error, Result};
+
+const VERSION: u32 = 1;
+const LEDGER: &str = "balance.json";
+const LOCK: &str = "balance.lock";
+
+/// What was changed.
+#[derive(Debug, Serialize, Deserialize)]
+struct Written {
+    version: u32,
+    /// The boot of the host that this is about.
+    boot: String,
+    threads: Vec<Changed>,
+    /// What kernel NUMA balancing was set to.
+    numa_balancing: Option<String>,
+}
+
+/// A thread that ran elsewhere.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Changed {
+    process: Process,
+    thread: i32,
+    /// The processors that it was allowed to run on.
+    processors: Vec<u32>,
+}
+
+/// The ledger of this user. While it is open, no other process has it.
+pub struct Ledger {
+    path: PathBuf,
+    lock_path: PathBuf,
+    written: Written,
+    _lock: Lock,
+}
+
+impl Ledger {
+    /// Opens the ledger, with what another has left there.
+    ///
+    /// # Errors
+    /// Another process has it, or it can't be read.
+    pub fn open() -> Result<Ledger> {
+        Ledger::at(&runtime_directory()?)
+    }
+
+    fn at(directory: &Path) -> Result<Ledger> {
+        let (path, lock_path) = (directory.join(LEDGER), directory.join(LOCK));
+        let lock = lock_at(&lock_path)?.ok_or_else(|| {
+            error!("another vshmem balance is at work").hint("One is enough for all machines of a user.")
+        })?;
+        let hint = format!("Remove {}: what it undoes is lost.", path.display());
+        let left = stored::read::<Written>(&path, VERSION, &hint)?.filter(|left| left.boot == boot_id());
+        let written = left.unwrap_or_else(|| Written {
+            version: VERSION,
+            boot: boot_id(),
+            threads: Vec::new(),
+            numa_balancing: None,
+        });
+        Ok(Ledger { path, lock_path, written, _lock: lock })
+    }
+
+    /// Writes down where threads may run that are about to be moved, but for those that are in it already.
+    pub fn keep(&mut self, process: Process, all: &[i32]) -> Result<()> {
+        self.written.threads.retain(|changed| changed.process.alive());
+        for thread in all {
+            let known = |changed: &Changed| (changed.process, changed.thread) == (process, *thread);
+            if self.written.threads.iter().any(known) {
+                continue;
+            }
+            let allowed = threads::allowed(*thread);
+            let allowed =
+                allowed.map_err(|why| error!("could not see where thread {thread} may run: {why}"))?;
+            if let Some(processors) = allowed {
+                self.written.threads.push(Changed { process, thread: *thread, processors });
+            }
+        }
+        stored::write(&self.path, &self.written)
+    }
+
+    /// Turns the kernel's own balancing off, and writes down that it was on.
+    pub fn turn_kernel_off(&mut self, file: &Path) -> Result<()> {
+        let was = kernel::off(file)
+            .map_err(|why| error!("the kernel's own NUMA balancing is on, and can't be turned off: {why}"))?;
+        if was.is_some() && self.written.numa_balancing.is_none() {
+            self.written.numa_balancing = was;
+            stored::write(&self.path, &self.written)?;
+        }
+        Ok(())
+    }
+
+    /// Undoes all that is written down. Returns for how many threads, and what could not be undone.
+    pub fn undo(&mut self) -> (usize, Vec<String>) {
+        let (mut count, mut failures) = (0, Vec::new());
+        for changed in std::mem::take(&mut self.written.threads) {
+            if !changed.process.alive() {
+                continue;
+            }
+            match threads::allow(changed.thread, &changed.processors) {
+                Ok(()) => count += 1,
+                Err(why) => failures.push(format!("thread {} stays where it is: {why}", changed.thread)),
+            }
+        }
+        if let Some(was) = self.written.numa_balancing.take() {
+            if let Err(why) = kernel::restore(Path::new(kernel::FILE), &was) {
+                failures.push(format!("the kernel's own NUMA balancing stays off ({}): {why}", kernel::FILE));
+            }
+        }
+        let _ = fs::remove_file(&self.path);
+        (count, failures)
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        if self.written.threads.is_empty() && self.written.numa_balancing.is_none() {
+            let _ = fs::remove_file(&self.path);
+        }
+        let _ = fs::remove_file(&self.lock_path);
+        // This fails if there is anything else in it.
+        let _ = self.path.parent().map(fs::remove_dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn what_a_killed_one_has_left_is_undone() {
+        let directory = std::env::temp_dir().join(format!("vshmem-ledger-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let thread = child.id() as i32;
+        let process = Process::find(thread).unwrap();
+        let all = threads::allowed(thread).unwrap().unwrap();
+        let mut first = Ledger::at(&directory).unwrap();
+        assert!(Ledger::at(&directory).is_err_and(|why| why.to_string().contains("another vshmem balance")));
+        first.keep(process, &[thread]).unwrap();
+        threads::allow(thread, &all[..1]).unwrap();
+        drop(first);
+        let mut second = Ledger::at(&directory).unwrap();
+        // Where it may run now is not what is written down.
+        second.keep(process, &[thread]).unwrap();
+        assert_eq!(second.written.threads.len(), 1);
+        assert_eq!(second.undo(), (1, vec![]));
+        assert_eq!(threads::allowed(thread).unwrap().unwrap(), all);
+        drop(second);
+        assert!(!directory.exists(), "nothing is left");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,87 @@
+//! Which machines run, and which threads their vCPUs are.
+
+use super::memory::Memory;
+use super::times::Thread;
+use std::collections::HashMap;
+use std::time::Instant;
+use vshmem_cluster::placement::rules::Insist;
+use vshmem_cluster::{MachineState, Process, Result, Running};
+
+/// Seconds for which what was seen of a machine's memory is taken for true.
+const MEMORY_AGE: f64 = 10.0;
+
+/// A machine that runs.
+pub struct Machine {
+    /// Its cluster and its name in that.
+    pub name: String,
+    pub process: Process,
+    /// Its vCPUs' threads, in order, with what they had at the last look.
+    pub threads: Vec<(i32, Thread)>,
+    /// Where its memory is, and when that was looked up.
+    pub memory: Option<(Instant, Memory)>,
+    /// Where moving its memory goes on.
+    pub place: u64,
+    /// Why its vCPUs must not be moved, if they must not.
+    pub stays: Option<String>,
+    /// Its vCPUs may still run only where somebody else has put them.
+    pub fresh: bool,
+}
+
+/// The machines, by their processes.
+#[derive(Default)]
+pub struct Machines {
+    pub all: Vec<Machine>,
+    /// Machines whose threads are not known, and why.
+    pub unknown: HashMap<String, String>,
+}
+
+impl Machines {
+    /// Looks which machines run now.
+    pub fn refresh(&mut self) -> Result<()> {
+        let mut before: HashMap<(i32, u64), Machine> =
+            self.all.drain(..).map(|it| ((it.process.pid, it.process.started), it)).collect();
+        self.unknown.clear();
+        for cluster in vshmem_cluster::list()? {
+            for (index, machine) in cluster.record.machines.iter().enumerate() {
+                let Some(Running::Process(process)) = machine.runs else { continue };
+                if cluster.states[index] != MachineState::Running {
+                    continue;
+                }
+                let name = format!("{}/{}", cluster.record.name, machine.name);
+                if let Some(known) = before.remove(&(process.pid, process.started)) {
+                    self.all.push(known);
+                    continue;
+                }
+                match vshmem_cluster::core_threads(&cluster.record, index) {
+                    Ok(threads) => {
+                        let placement = machine.placement.as_ref();
+                        let stays = placement.is_some_and(|placed| placed.rules.cores == Insist::Strict);
+                        let stays = stays.then(|| "its placement on cores is strict".to_owned());
+                        self.all.push(Machine { stays, ..Machine::new(name, process, &threads) });
+                    }
+                    // Another command may talk to its monitor just now.
+                    Err(why) => drop(self.unknown.insert(name, why.to_string())),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Machine {
+    fn new(name: String, process: Process, threads: &[i32]) -> Machine {
+        let seen = |thread: &i32| (*thread, Thread::read(process.pid, *thread).unwrap_or_default());
+        let threads = threads.iter().map(seen).collect();
+        Machine { name, process, threads, memory: None, place: 0, stays: None, fresh: true }
+    }
+
+    /// Where its memory is.
+    pub fn memory(&mut self) -> Option<&Memory> {
+        let is_old = |(then, _): &(Instant, Memory)| then.elapsed().as_secs_f64() > MEMORY_AGE;
+        if self.memory.as_ref().is_none_or(is_old) {
+            let read = Memory::read(self.process.pid).ok();
+            self.memory = read.map(|memory| (Instant::now(), memory)).or(self.memory.take());
+        }
+        self.memory.as_ref().map(|(_, memory)| memory)
+    }
+}

@@ -1,0 +1,47 @@
+//! The processors that threads may run on.
+
+use rustix::io::Errno;
+use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet as Mask, Pid};
+use std::io;
+
+/// The processors that a thread may run on; `None` if there is no such thread.
+pub fn allowed(thread: i32) -> io::Result<Option<Vec<u32>>> {
+    match sched_getaffinity(Pid::from_raw(thread)) {
+        Ok(mask) => Ok(Some((0..Mask::MAX_CPU).filter(|it| mask.is_set(*it)).map(|it| it as u32).collect())),
+        Err(Errno::SRCH) => Ok(None),
+        Err(why) => Err(why.into()),
+    }
+}
+
+/// Lets a thread run on these processors. It is no error if it has ended.
+pub fn allow(thread: i32, processors: &[u32]) -> io::Result<()> {
+    let mut mask = Mask::new();
+    processors.iter().map(|it| *it as usize).filter(|it| *it < Mask::MAX_CPU).for_each(|it| mask.set(it));
+    match sched_setaffinity(Pid::from_raw(thread), &mask) {
+        Err(Errno::SRCH) => Ok(()),
+        done => Ok(done?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_runs_where_it_may() {
+        std::thread::spawn(|| {
+            let all = allowed(0).unwrap().unwrap();
+            let one = vec![*all.last().unwrap()];
+            allow(0, &one).unwrap();
+            assert_eq!(allowed(0).unwrap().unwrap(), one);
+            // What does not exist is left out, unless nothing is left.
+            allow(0, &[one[0], 900]).unwrap();
+            assert_eq!(allowed(0).unwrap().unwrap(), one);
+            assert!(allow(0, &[900]).is_err());
+        })
+        .join()
+        .unwrap();
+        assert_eq!(allowed(i32::MAX).unwrap(), None);
+        allow(i32::MAX, &[0]).unwrap();
+    }
+}

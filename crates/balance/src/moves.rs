@@ -1,0 +1,124 @@
+//! What the policy decides.
+
+use serde::Serialize;
+use std::fmt;
+use vshmem_place::topology::{Core, Topology};
+
+/// Where a vCPU may run. Cores and nodes are indices into the topology.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Place {
+    /// Wherever the machine may run at all.
+    #[default]
+    Anywhere,
+    /// On any core of a node.
+    Node(usize),
+    /// On one core.
+    Core(usize),
+}
+
+impl Place {
+    /// Its logical processors.
+    pub fn processors(self, topology: &Topology) -> Vec<u32> {
+        let inside = |(index, core): (usize, &Core)| match self {
+            Place::Anywhere => true,
+            Place::Node(node) => core.node == node,
+            Place::Core(one) => index == one,
+        };
+        let cores = topology.cores.iter().enumerate().filter(|(index, core)| inside((*index, core)));
+        cores.flat_map(|(_, core)| core.pus.iter().copied()).collect()
+    }
+}
+
+/// A vCPU, by the indices of its machine and of itself in the observation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Which {
+    /// The machine.
+    pub machine: usize,
+    /// The vCPU of it.
+    pub vcpu: usize,
+}
+
+/// A vCPU may run elsewhere from now on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pin {
+    /// The vCPU.
+    pub which: Which,
+    /// Where it may run.
+    pub to: Place,
+    /// Whether it has to leave the core that it ran on last.
+    pub displaces: bool,
+    /// Why.
+    pub why: Why,
+}
+
+/// Memory of a machine goes from one node to another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Migration {
+    /// The machine, as an index into the observation.
+    pub machine: usize,
+    /// The node that has it.
+    pub from: usize,
+    /// The node that gets it.
+    pub to: usize,
+    /// How much goes in this step.
+    pub bytes: u64,
+    /// What the machine's vCPUs gain once all has gone, in seconds a second.
+    pub gain: f64,
+}
+
+/// Where vCPUs may run from now on, and memory that moves.
+pub type Orders = (Vec<(Which, Place)>, Vec<Migration>);
+
+/// Why a vCPU may run elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// It has become active, and gets a core.
+    Active,
+    /// It has become idle: its core is free for others.
+    Idle,
+    /// It shared a core while another was free.
+    Waits,
+    /// It is nearer to its memory there: by how much of a local access each of its accesses is shorter.
+    Near(f64),
+    /// It changes places with another, and both together are nearer to their memory by this.
+    Swap(f64),
+    /// All nodes are full, and that one is less so.
+    LessFull,
+    /// Others than vCPUs use its core.
+    Others,
+    /// Its node has more active vCPUs than cores, which share them.
+    Shares,
+    /// Its node has a core for each vCPU again.
+    Settles,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |gain: &f64| 100.0 * gain;
+        match self {
+            Why::Active => f.write_str("it has become active"),
+            Why::Idle => f.write_str("it is idle: its core is free for others"),
+            Why::Waits => f.write_str("it shared a core, and this one is free"),
+            Why::Near(gain) => write!(f, "its memory is nearer, by {:.0} % of a local access", percent(gain)),
+            Why::Swap(gain) => write!(
+                f,
+                "it changes places with another vCPU: their memory is nearer, by {:.0} % of a local access",
+                percent(gain)
+            ),
+            Why::LessFull => f.write_str("all nodes are full, and this one is less so"),
+            Why::Others => f.write_str("other programs use its core"),
+            Why::Shares => f.write_str("the node has more active vCPUs than cores: they share them"),
+            Why::Settles => f.write_str("the node has a core for each active vCPU"),
+        }
+    }
+}
+
+/// What can't be done for a machine, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Note {
+    /// The machine's name.
+    pub machine: String,
+    /// A sentence.
+    pub text: String,
+}

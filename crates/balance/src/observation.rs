@@ -1,0 +1,47 @@
+//! What the policy is told of a host and of the machines that run there.
+//!
+//! Cores and nodes are indices into the [`Topology`](vshmem_place::topology::Topology).
+
+/// A host over an interval.
+#[derive(Debug, Clone, Default)]
+pub struct Observation {
+    /// Seconds since the observation before: what shares of time are shares of.
+    pub seconds: f64,
+    /// Of each core: the time that others than these machines' vCPUs had of it, the hypervisor under the host
+    /// (steal time) included. 1 is a whole processor.
+    pub others: Vec<f64>,
+    /// Of each node: bytes of memory that are free; `None` if that is not known.
+    pub free: Vec<Option<u64>>,
+    /// The machines.
+    pub machines: Vec<Machine>,
+}
+
+/// A machine that runs.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Its name.
+    pub name: String,
+    /// What tells it from all others, as long as it runs.
+    pub key: u64,
+    /// Bytes of its memory on each node.
+    pub memory: Vec<u64>,
+    /// Why its memory can't be moved, if it can't.
+    pub memory_stays: Option<String>,
+    /// Why its vCPUs must not be moved, if they must not.
+    pub vcpus_stay: Option<String>,
+    /// Its vCPUs, in order.
+    pub vcpus: Vec<Vcpu>,
+}
+
+/// A vCPU.
+#[derive(Debug, Clone)]
+pub struct Vcpu {
+    /// What tells it from all others, as long as it runs: its thread.
+    pub key: u64,
+    /// Share of the time in which it ran.
+    pub run: f64,
+    /// Share of the time in which it could have run, and waited for a processor.
+    pub wait: f64,
+    /// The core on which it ran last; `None` if that is no core of the topology.
+    pub core: Option<usize>,
+}

@@ -1,0 +1,91 @@
+//! What the policy remembers.
+
+use super::settings::Settings;
+use crate::moves::Place;
+use crate::observation::{Observation, Vcpu};
+use std::collections::HashMap;
+use vshmem_place::topology::Topology;
+
+/// Seconds over which the use of cores by others, and where machines run, is averaged.
+const SLOW: f64 = 5.0;
+/// Seconds over which a newly seen load of others counts in part only.
+const OTHERS: f64 = 2.0;
+
+/// What the policy remembers of earlier observations and decisions.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    /// Seconds of all observations.
+    pub(super) clock: f64,
+    pub(super) vcpus: HashMap<u64, Track>,
+    pub(super) machines: HashMap<u64, Residence>,
+    /// Use of each core by others, averaged.
+    pub(super) others: Vec<f64>,
+    /// Of each node: until when its vCPUs share its cores.
+    pub(super) shared_until: Vec<f64>,
+}
+
+/// A vCPU.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Track {
+    pub active: bool,
+    /// Where it may run.
+    pub place: Place,
+    /// When it was last displaced.
+    pub moved: f64,
+}
+
+/// A machine.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Residence {
+    /// Active vCPUs on each node, averaged.
+    pub vcpus: Vec<f64>,
+    /// From which node to which its memory should go, and since when.
+    pub way: Option<(usize, usize, f64)>,
+}
+
+impl History {
+    /// Where a vCPU may run, as far as was decided.
+    pub fn place(&self, key: u64) -> Place {
+        self.vcpus.get(&key).map(|track| track.place).unwrap_or_default()
+    }
+
+    /// The history with what is seen now; of what is gone nothing stays.
+    pub(super) fn after(mut self, topology: &Topology, settings: &Settings, seen: &Observation) -> History {
+        self.clock += seen.seconds;
+        self.others.resize(topology.cores.len(), 0.0);
+        self.shared_until.resize(topology.nodes.len(), 0.0);
+        for (average, now) in self.others.iter_mut().zip(&seen.others) {
+            *average += (now.clamp(0.0, 1.0) - *average) * part(seen.seconds, OTHERS);
+        }
+        let mut vcpus = std::mem::take(&mut self.vcpus);
+        let mut machines = std::mem::take(&mut self.machines);
+        for machine in &seen.machines {
+            let mut here = vec![0.0; topology.nodes.len()];
+            for vcpu in &machine.vcpus {
+                let mut track = vcpus.remove(&vcpu.key).unwrap_or_default();
+                track.active = is_active(settings, track.active, vcpu);
+                if let Some(core) = vcpu.core.filter(|_| track.active) {
+                    here[topology.cores[core].node] += vcpu.run + vcpu.wait;
+                }
+                self.vcpus.insert(vcpu.key, track);
+            }
+            let mut residence = machines.remove(&machine.key).unwrap_or_default();
+            residence.vcpus.resize(topology.nodes.len(), 0.0);
+            for (average, now) in residence.vcpus.iter_mut().zip(here) {
+                *average += (now - *average) * part(seen.seconds, SLOW);
+            }
+            self.machines.insert(machine.key, residence);
+        }
+        self
+    }
+}
+
+/// How much of an average over `whole` seconds the last `seconds` are.
+fn part(seconds: f64, whole: f64) -> f64 {
+    1.0 - (-seconds / whole).exp()
+}
+
+fn is_active(settings: &Settings, was: bool, vcpu: &Vcpu) -> bool {
+    let wants = vcpu.run + vcpu.wait;
+    wants >= if was { settings.idle_below } else { settings.active_from }
+}
