@@ -98,6 +98,11 @@ pid_of() {
     of_record "*[m['runs']['pid'] for m in told['machines'] if m['name'] == '$1']"
 }
 
+# processor_of VM: the thread of a machine's first virtual core
+processor_of() {
+    grep -l '^CPU 0/' "/proc/$(pid_of "$1")"/task/*/comm | cut -d / -f 5
+}
+
 # The back end's process.
 back_end() {
     vshmem agent --status --json | field 'told["pid"]'

@@ -21,7 +21,7 @@ export MACHINES_ROOT=$root MACHINES_TARGET=$target
 
 if [ -z "${VSHMEM_BIN:-}" ] || [ -z "${VSHMEM_LIB:-}" ]; then
     "$root/scripts/cargo.sh" --exec build --release --locked --manifest-path "$root/Cargo.toml" \
-        -p vshmem-cli -p vshmem-place -p vshmem-capi -p vshmem-ucx
+        -p vshmem-cli -p vshmem-place -p vshmem-balance -p vshmem-capi -p vshmem-ucx
 fi
 export VSHMEM_BIN=${VSHMEM_BIN:-$target/release/vshmem}
 export VSHMEM_LIB=${VSHMEM_LIB:-$target/release/libvshmem.so}

@@ -45,7 +45,6 @@ equal "and all is as it was" "$planted" "$(in_force)"
 in_vm "echo $(head -n 1 <<<"$before") >$clock/current_clocksource; echo $(tail -n 1 <<<"$before") >$ksm"
 
 # On the host: two virtual processors that are bound to one core. Other machines may run here, too.
-processor_of() { grep -l '^CPU 0/' "/proc/$(pid_of "$1")"/task/*/comm | cut -d / -f 5; }
 first=$(processor_of vm0) second=$(processor_of vm1)
 were=$(taskset -pc "$first" | sed "s/.*: //")
 other=$(taskset -pc "$second" | sed "s/.*: //")
