@@ -1,6 +1,7 @@
 //! What a machine is shown of the topology that it runs on.
 
 use crate::topology::Topology;
+use std::collections::BTreeSet;
 use vshmem_cluster::placement::cpuset::CpuSet;
 use vshmem_cluster::placement::plan::{Guest, GuestNode};
 use vshmem_cluster::placement::request::Machine;
@@ -17,6 +18,21 @@ pub fn of(topology: &Topology, machine: &Machine, vcpus: &[(usize, u32)], memory
     // What comes from all nodes by turns is near to none of them.
     let memory = if machine.rules.memory == Memory::Interleave { &[] } else { memory };
     Guest { sockets, cores: of_socket / threads, threads, nodes: nodes(topology, &cores, memory) }
+}
+
+/// What of the topology a machine is not shown that is shown so, in words.
+pub fn not_shown(topology: &Topology, vcpus: &[(usize, u32)], guest: &Guest) -> Vec<String> {
+    let different = |values: Vec<usize>| values.into_iter().collect::<BTreeSet<_>>().len();
+    let cores = different(vcpus.iter().map(|(core, _)| *core).collect());
+    let sockets = different(vcpus.iter().map(|(core, _)| topology.cores[*core].package).collect());
+    let mut all = Vec::new();
+    if sockets != guest.sockets {
+        all.push(format!("it is not shown its {sockets} sockets, which have different numbers of its vCPUs"));
+    }
+    if cores < vcpus.len() && guest.threads == 1 {
+        all.push("it is not shown which vCPUs are SMT siblings, since not all are".into());
+    }
+    all
 }
 
 /// The length of runs of equal values, if all have the same, and no value has two runs.

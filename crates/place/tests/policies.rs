@@ -95,6 +95,14 @@ fn a_machine_larger_than_a_node_sees_the_nodes_that_it_has() {
 }
 
 #[test]
+fn what_a_machine_is_not_shown_is_said() {
+    let plan = placed(&host(TWO_SOCKETS), &[machine("a", 9, GIB, strict(Policy::NumaFirst))]);
+    let a = &plan.machines[0];
+    assert_eq!((a.guest.sockets, a.guest.nodes.len()), (1, 2));
+    assert!(a.why[1].contains("its 2 sockets"), "{:?}", a.why);
+}
+
+#[test]
 fn memory_decides_where_cores_would_do() {
     let topology = host(TWO_SOCKETS);
     let machines = [
@@ -122,7 +130,10 @@ fn siblings_are_used_if_that_is_asked_for() {
     let plan = placed(&topology, &[machine("a", 8, GIB, rules)]);
     let a = &plan.machines[0];
     assert_eq!(vcpus(a), "0 1 2 3 4 5 6 7");
-    assert_eq!((a.guest.sockets, a.guest.cores, a.guest.threads), (1, 4, 2));
+    assert_eq!((a.guest.sockets, a.guest.cores, a.guest.threads, a.why.len()), (1, 4, 2, 1));
+    let odd = placed(&topology, &[machine("a", 7, GIB, rules)]).machines.remove(0);
+    assert_eq!((odd.guest.cores, odd.guest.threads), (7, 1));
+    assert!(odd.why[1].contains("SMT siblings, since not all are"), "{:?}", odd.why);
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub fn place(host: &mut Host, machine: &Machine) -> Result<Placed, PlaceError> {
         vcpus: vcpus.iter().map(|(_, pu)| CpuSet::from_iter([*pu])).collect(),
         emulator: CpuSet::default(),
         nodes: host.topology.numbers(shares.iter().map(|(node, _)| *node)),
-        why: vec![choice.why],
+        why: [vec![choice.why], guest::not_shown(host.topology, &vcpus, &guest)].concat(),
         guest,
         fallbacks: lacks.into_iter().collect(),
     })
