@@ -308,7 +308,7 @@ struct Placement<'a> {
 impl<'a> Placement<'a> {
     fn of(machine: &'a Machine) -> Option<Placement<'a>> {
         let Placed { rules, vcpus, emulator, nodes, guest, fallbacks, .. } = machine.placement.as_deref()?;
-        let resident = machine.resident.as_ref();
+        let resident = machine.resident.as_deref();
         Some(Placement { rules, vcpus, emulator, nodes, guest, fallbacks, resident })
     }
 }

@@ -268,7 +268,7 @@ pub fn check(
     let memory = match process.map(|process| binding::look(process, &placed)) {
         None => vec![],
         Some(Ok((resident, differs))) => {
-            record.machines[index].resident = Some(resident);
+            record.machines[index].resident = Some(Box::new(resident));
             differs
         }
         Some(Err(why)) => vec![format!("where its memory is can't be told: {why}")],

@@ -61,7 +61,7 @@ pub struct Machine {
     pub placement: Option<Box<Placed>>,
     /// Where its memory was once it was up, if it comes from certain nodes.
     #[serde(default)]
-    pub resident: Option<Resident>,
+    pub resident: Option<Box<Resident>>,
     /// Its virtual cores; zero in records of older versions, which don't say what to start it with.
     #[serde(default)]
     pub cpus: u32,
