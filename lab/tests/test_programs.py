@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from fakes import OURS, case
-from vshmem_lab import paths, process, topology
+from vshmem_lab import paths, priority, process, topology
 from vshmem_lab.choice import Choice, selected
 from vshmem_lab.cli import parser
 from vshmem_lab.model import Contender, Failed, Missing, Reading, Turn
@@ -111,6 +113,21 @@ def test_later_cases_take_what_earlier_jobs_have_measured() -> None:
     ):
         with pytest.raises(Failed, match=said):
             it.measure([Turn(None, Contender(what, "", (what,)), int(what == "other"))], 1)
+
+
+def test_machines_weigh_more_though_they_lead_no_session_and_we_do_not() -> None:
+    if not priority.allowed():
+        pytest.skip("only root gives priority")
+    argv = ["sh", "-c", "sleep 96 & echo $!; wait"]
+    with subprocess.Popen(argv, start_new_session=True, stdout=subprocess.PIPE) as process:
+        try:
+            pid, ours = int(process.stdout.readline()), os.getpriority(os.PRIO_PROCESS, 0)
+            for one in (pid, os.getpid()):
+                priority.make_heavy(one)
+            assert os.getpriority(os.PRIO_PROCESS, pid) == -20
+            assert os.getpriority(os.PRIO_PROCESS, 0) == ours
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 TOPOLOGY = """<topology><object type="Machine"><object type="Package"><object type="L3Cache">

@@ -40,8 +40,8 @@ def heavy(argv: list[str]) -> list[str]:
 
 
 def make_heavy(pid: int) -> None:
-    """The same for a process that runs in a session of its own, and for its threads."""
-    if not allowed() or os.getsid(pid) != pid:
+    """The same for a process that runs in another session, and for its threads."""
+    if not allowed() or os.getsid(pid) == os.getsid(0):
         return
     for thread in os.listdir(f"/proc/{pid}/task"):
         os.setpriority(os.PRIO_PROCESS, int(thread), -20)
