@@ -252,6 +252,8 @@ done
 run "how a rank waits" LD_PRELOAD="$lib $ucx" "$programs/waits" "$programs/ucx/libtransport.so"
 run "how a rank waits, sharing processors" VSHMEM_UCX_YIELD=1 LD_PRELOAD="$lib $ucx" \
     "$programs/waits" "$programs/ucx/libtransport.so" shares
+run "how a rank waits, in a crowd of machines" VSHMEM_UCX_YIELD=sleep LD_PRELOAD="$lib $ucx" \
+    "$programs/waits" "$programs/ucx/libtransport.so" sleeps
 linked "barriers and reductions" barrier
 linked "loaded late" late "$lib"
 linked "cost of loading" cost "$lib"

@@ -50,6 +50,7 @@ mod tests {
         shmem: false,
         mixed: false,
         oversubscribed: false,
+        crowded: false,
         apportioned: false,
         heap: None,
         log: None,
@@ -94,9 +95,13 @@ mod tests {
         assert_eq!(value(&MPICH, "OMPI_MCA_pml"), None);
         assert_eq!(value(&OPEN_MPI, "OMPI_MCA_pml").as_deref(), Some("ucx"));
         assert_eq!(value(&OPEN_MPI, "OMPI_MCA_mpi_yield_when_idle"), None);
-        let crowded = Situation { oversubscribed: true, ..OPEN_MPI };
-        assert_eq!(value(&crowded, "OMPI_MCA_mpi_yield_when_idle").as_deref(), Some("1"));
-        assert_eq!(value(&crowded, "VSHMEM_UCX_YIELD").as_deref(), Some("1"));
+        let shared = Situation { oversubscribed: true, ..OPEN_MPI };
+        assert_eq!(value(&shared, "OMPI_MCA_mpi_yield_when_idle").as_deref(), Some("1"));
+        assert_eq!(value(&shared, "VSHMEM_UCX_YIELD").as_deref(), Some("1"));
+        let below = Situation { crowded: true, ..OPEN_MPI };
+        assert_eq!(value(&below, "VSHMEM_UCX_YIELD").as_deref(), Some("sleep"));
+        assert_eq!(value(&below, "OMPI_MCA_mpi_yield_when_idle"), None);
+        assert_eq!(value(&OPEN_MPI, "VSHMEM_UCX_YIELD"), None);
         let five = Situation { major: 5, ..MPICH };
         assert_eq!(value(&five, "MPIR_CVAR_CH4_NETMOD").as_deref(), Some("ucx"));
         assert_eq!(value(&MPICH, "MPIR_CVAR_CH4_NETMOD"), None);

@@ -4,6 +4,9 @@
 //! * MPICH 4 never leaves the processor. Where a host has more ranks than processors, each message takes a time
 //!   slice of the scheduler: some 10 ms. With `VSHMEM_UCX_YIELD=1` a rank leaves it each time that it has asked
 //!   [`IN_VAIN`] times in vain. That is for whoever starts the ranks to say: only it knows how many there are.
+//! * Where machines have more processors than their host, those of the host are short. A rank that leaves its
+//!   machine's processor keeps the host's, since the machine has nothing else to run. With
+//!   `VSHMEM_UCX_YIELD=sleep` it sleeps from the [`YIELDS`]th time on, so that the machine halts.
 //! * MPICH 5 leaves it after each question, by a system call that takes as long as a message or, in a machine
 //!   that is emulated, several times as long. Until a thread has asked [`IN_VAIN`] times in vain, its
 //!   `sched_yield` after a question does nothing. All others, as those of a program's own locks, are carried
@@ -12,16 +15,26 @@
 use crate::closing;
 use crate::next;
 use core::cell::Cell;
-use core::ffi::{c_int, c_uint, c_void, CStr};
+use core::ffi::{c_int, c_long, c_uint, c_void, CStr};
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// Some microseconds: longer than a rank that runs takes to answer.
 const IN_VAIN: u32 = 20;
 
+/// How often a rank leaves its processor before it sleeps. What another rank of its machine sends comes by then.
+const YIELDS: u32 = 4;
+
+/// Nanoseconds of the first sleep. Linux adds up to 50 µs.
+const SHORTEST: c_long = 20_000;
+/// How often a sleep is twice as long as the one before it: a message may come so much too late.
+const DOUBLED: u32 = 4;
+
 thread_local! {
     /// Questions in vain, one after the other, since it last left its processor.
     static VAIN: Cell<u32> = const { Cell::new(0) };
+    /// How often it has left its processor since there was progress.
+    static LEFT: Cell<u32> = const { Cell::new(0) };
     /// Whether the thread has asked since its last `sched_yield`.
     static ASKED: Cell<bool> = const { Cell::new(false) };
 }
@@ -36,9 +49,14 @@ pub unsafe extern "C" fn ucp_worker_progress(worker: *mut c_void) -> c_uint {
     let progress = unsafe { next::progress(worker) };
     closing::asks(worker);
     ASKED.set(true);
-    let vain = if progress > 0 { 0 } else { VAIN.get().saturating_add(1) };
+    if progress > 0 {
+        VAIN.set(0);
+        LEFT.set(0);
+        return progress;
+    }
+    let vain = VAIN.get().saturating_add(1);
     VAIN.set(vain);
-    if vain >= IN_VAIN && shares_processors() {
+    if vain >= IN_VAIN && manner() != STAY {
         leave();
     }
     progress
@@ -47,30 +65,65 @@ pub unsafe extern "C" fn ucp_worker_progress(worker: *mut c_void) -> c_uint {
 /// `sched_yield(2)`.
 #[no_mangle]
 pub extern "C" fn sched_yield() -> c_int {
-    if ASKED.replace(false) && VAIN.get() < IN_VAIN {
-        spin_loop();
-        return 0;
+    if !ASKED.replace(false) {
+        return give_way();
     }
-    leave()
+    if VAIN.get() < IN_VAIN {
+        spin_loop();
+    } else {
+        leave();
+    }
+    0
+}
+
+/// Leaves the processor, after questions in vain.
+fn leave() {
+    let left = LEFT.get();
+    VAIN.set(0);
+    LEFT.set(left.saturating_add(1));
+    if manner() == SLEEP && left >= YIELDS {
+        sleep(SHORTEST << (left - YIELDS).min(DOUBLED));
+    } else {
+        give_way();
+    }
 }
 
 /// Lets another thread have the processor. It never fails on Linux.
-fn leave() -> c_int {
-    VAIN.set(0);
+fn give_way() -> c_int {
     // SAFETY: takes nothing.
     unsafe { libc::syscall(libc::SYS_sched_yield) as c_int }
 }
 
-/// Whether ranks share processors, as the variable says.
-fn shares_processors() -> bool {
-    const UNKNOWN: u8 = 2;
+fn sleep(nanoseconds: c_long) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
+    // SAFETY: a time. A signal ends it, and the caller asks again anyway.
+    unsafe { libc::nanosleep(&time, core::ptr::null_mut()) };
+}
+
+/// What a rank does that has asked in vain: nothing, ...
+const STAY: u8 = 0;
+/// leaves its processor to other ranks, ...
+const YIELD: u8 = 1;
+/// or to other machines, too.
+const SLEEP: u8 = 2;
+
+/// One of these, as the variable says.
+fn manner() -> u8 {
+    const UNKNOWN: u8 = 3;
     static SAYS: AtomicU8 = AtomicU8::new(UNKNOWN);
-    if SAYS.load(Relaxed) == UNKNOWN {
-        // SAFETY: a string. The environment is read once, as UCX reads its own variables.
-        let value = unsafe { libc::getenv(c"VSHMEM_UCX_YIELD".as_ptr()) };
-        // SAFETY: a string of the environment.
-        let says = !value.is_null() && unsafe { CStr::from_ptr(value) } == c"1";
-        SAYS.store(says.into(), Relaxed);
+    let known = SAYS.load(Relaxed);
+    if known != UNKNOWN {
+        return known;
     }
-    SAYS.load(Relaxed) == 1
+    // SAFETY: a string. The environment is read once, as UCX reads its own variables.
+    let value = unsafe { libc::getenv(c"VSHMEM_UCX_YIELD".as_ptr()) };
+    // SAFETY: a string of the environment.
+    let value = if value.is_null() { c"" } else { unsafe { CStr::from_ptr(value) } };
+    let says = match value.to_bytes() {
+        b"1" => YIELD,
+        b"sleep" => SLEEP,
+        _ => STAY,
+    };
+    SAYS.store(says, Relaxed);
+    says
 }

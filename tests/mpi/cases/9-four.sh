@@ -22,6 +22,12 @@ for mpi in "${mpis[@]}"; do
     done
 done
 
+# What ranks that wait use of a host that has fewer processors than its machines have.
+equal "mpich: ranks that wait let their machines halt" "features: 4 ranks on 4 hosts" \
+    "$(MPIRUN="-x VSHMEM_UCX_YIELD=sleep" job mpich 4 features rest 2>&1)"
+[ "$(nproc)" -ge 4 ] || contains "and are told to, as this host has only $(nproc) processors" \
+    "VSHMEM_UCX_YIELD=sleep" "$(vshmem mpirun --explain -n 4 "$MPI_PROGRAMS/mpich/features" 2>&1)"
+
 lammps in.lj 4 50
 if [ -n "${MPI_FULL:-}" ]; then
     netpipe NPopenmpi netpipe-openmpi 4194305

@@ -1,9 +1,10 @@
 /* What programs ask of an MPI beside messages, collectives and windows. The arguments name what is
-   tried: hosts, grid, types, flood, count, threads. */
+   tried: hosts, grid, types, flood, count, threads, rest. */
 #define _GNU_SOURCE
 #include "job.h"
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static int next, previous;
@@ -251,12 +252,33 @@ static void threads(void) {
         pthread_join(all[i], NULL);
 }
 
+static double seconds(struct timeval time) {
+    return (double)time.tv_sec + 1e-6 * (double)time.tv_usec;
+}
+
+/* Ranks that wait for the first one use no processor meanwhile, if they are told that these are
+   short (VSHMEM_UCX_YIELD=sleep). */
+static void rest(void) {
+    enum { LATE = 3 };
+    struct rusage before, after;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0)
+        sleep(LATE);
+    getrusage(RUSAGE_SELF, &before);
+    MPI_Barrier(MPI_COMM_WORLD);
+    getrusage(RUSAGE_SELF, &after);
+    double used = seconds(after.ru_utime) - seconds(before.ru_utime) + seconds(after.ru_stime) -
+                  seconds(before.ru_stime);
+    CHECK(used < LATE / 2., "it has computed for %.2f s of %d in which it waited", used, LATE);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
     } features[] = {{"hosts", of_one_host}, {"grid", grid},   {"types", types},
-                    {"flood", flood},       {"count", count}, {"threads", threads}};
+                    {"flood", flood},       {"count", count}, {"threads", threads},
+                    {"rest", rest}};
     int level;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -270,6 +292,6 @@ int main(int argc, char **argv) {
         CHECK(at < known, "there is no feature %s", argv[i]);
         features[at].run();
     }
-    CHECK(argc > 1, "usage: features hosts|grid|types|flood|count|threads...");
+    CHECK(argc > 1, "usage: features hosts|grid|types|flood|count|threads|rest...");
     return done("features");
 }

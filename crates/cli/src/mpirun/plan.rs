@@ -62,6 +62,7 @@ impl Plan {
         let identity = identity(&job.how)?;
         let groups: BTreeSet<&Option<String>> = hosts.iter().map(|host| &host.pool).collect();
         let mut situation = Situation::new(&mpi, groups.len() > 1, oversubscribed(&hosts));
+        situation.crowded = crowded(&hosts);
         situation.apportioned = hosts.iter().any(|host| host.part.is_some());
         situation.heap = heap(&hosts).filter(|_| mpi.shmem);
         situation.log = job.verify_transport.then(verify::log_file);
@@ -159,6 +160,13 @@ fn oversubscribed(hosts: &[Host]) -> bool {
     let ranks: u32 = reached().map(|host| host.ranks).sum();
     let processors = reached().filter_map(|host| host.processors).max();
     hosts.iter().any(is_crowded) || processors.is_some_and(|processors| ranks > processors)
+}
+
+/// Whether ranks that wait would keep more processors of machines busy than this host has.
+fn crowded(hosts: &[Host]) -> bool {
+    let machines = hosts.iter().filter(|host| matches!(host.location, Location::Machine(..)));
+    let busy: u32 = machines.map(|host| host.processors.unwrap_or(host.ranks).min(host.ranks)).sum();
+    std::thread::available_parallelism().is_ok_and(|own| busy as usize > own.get())
 }
 
 /// MiB of each symmetric heap, if all ranks share the cluster's pool.

@@ -18,6 +18,8 @@ pub struct Situation {
     pub mixed: bool,
     /// A host has more ranks than processors.
     pub oversubscribed: bool,
+    /// Ranks keep more processors of machines busy than there are below these.
+    pub crowded: bool,
     /// Hosts share a kernel, and its processors are shared out among them.
     pub apportioned: bool,
     /// MiB of each rank's symmetric heap, if the pool does not have room for the usual size.
@@ -36,6 +38,7 @@ impl Situation {
             shmem: mpi.shmem,
             mixed,
             oversubscribed,
+            crowded: false,
             apportioned: false,
             heap: None,
             log: None,

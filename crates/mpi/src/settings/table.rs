@@ -72,8 +72,14 @@ pub const TABLE: &[Row] = &[
     },
     Row {
         name: "VSHMEM_UCX_YIELD",
-        value: |it| it.oversubscribed.then(|| "1".into()),
-        reason: "there are more ranks than processors, so a rank that waits has to leave its processor",
+        value: |it| match (it.crowded, it.oversubscribed) {
+            (true, _) => set("sleep"),
+            (false, true) => set("1"),
+            _ => None,
+        },
+        reason:
+            "there are more ranks than processors, in a host or below its machines, so a rank that waits has \
+                 to leave its processor",
         harm: harmless,
     },
     Row {
