@@ -56,13 +56,18 @@ pub struct Behind {
     pub by_shell: bool,
     /// The directory from which programs are looked for; `None`: where commands start there.
     pub from: Option<PathBuf>,
+    /// Variables that commands get there.
+    pub variables: Vec<(OsString, OsString)>,
 }
 
 impl Behind {
     /// What runs a command there.
     pub fn command(&self, words: &[&OsStr]) -> Command {
-        let put = |word: &&OsStr| if self.by_shell { quoted(word) } else { (*word).to_owned() };
-        command(self.prefix.iter().cloned().chain(words.iter().map(put)))
+        let assigned = self.variables.iter().map(|(name, value)| [&**name, &**value].join("=".as_ref()));
+        let env = (!self.variables.is_empty()).then(|| "env".into());
+        let words = env.into_iter().chain(assigned).chain(words.iter().map(|word| (*word).to_owned()));
+        let put = |word: OsString| if self.by_shell { quoted(&word) } else { word };
+        command(self.prefix.iter().cloned().chain(words.map(put)))
     }
 }
 
@@ -231,6 +236,17 @@ mod tests {
         let text = "two  words, 'quotes' and $HOME;";
         let printed = files.output(&["printf".as_ref(), "%s".as_ref(), text.as_ref()]);
         assert_eq!(printed.as_deref(), Some(text.as_bytes()));
+    }
+
+    #[test]
+    fn commands_get_variables() {
+        let variables = vec![("A".into(), "x  y".into()), ("B".into(), "'".into())];
+        let shell = Behind { by_shell: true, ..behind(&["sh", "-c", r#"eval "$*""#, "sh"]) };
+        for it in [behind(&["env"]), shell] {
+            let files = Files::Behind(Behind { variables: variables.clone(), ..it });
+            let printed = files.output(&["sh", "-c", r#"printf '%s%s' "$A" "$B""#].map(OsStr::new));
+            assert_eq!(printed.as_deref(), Some(&b"x  y'"[..]), "{files:?}");
+        }
     }
 
     #[test]

@@ -136,7 +136,7 @@ fn reached_host(named: &Named, template: &str, pool: Option<&str>, program: &Pat
 
 /// How commands look at the files of a host that is reached.
 pub fn behind(reached: &Reached) -> Behind {
-    Behind { prefix: reached.prefix.clone(), by_shell: reached.joins_words(), from: None }
+    Behind { prefix: reached.prefix.clone(), by_shell: reached.joins_words(), ..Behind::default() }
 }
 
 /// The processors of a host. What is run for that also tells whether it can be reached.

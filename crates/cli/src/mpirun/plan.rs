@@ -134,7 +134,9 @@ impl Plan {
 /// Where the program's files are: a machine sees this host's.
 fn files(host: &Host, job: &Mpirun, own: &[(OsString, OsString)]) -> Files {
     match &host.location {
-        Location::Reached(reached) => Files::Behind(Behind { from: job.how.cwd.clone(), ..behind(reached) }),
+        Location::Reached(reached) => {
+            Files::Behind(Behind { from: job.how.cwd.clone(), variables: own.to_vec(), ..behind(reached) })
+        }
         _ => {
             let here = std::env::current_dir().unwrap_or("/".into());
             let from = job.how.cwd.as_ref().map_or(here.clone(), |cwd| here.join(cwd));

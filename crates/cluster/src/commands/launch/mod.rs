@@ -143,6 +143,14 @@ impl Write for Said {
     }
 }
 
+/// Something has happened after which the launcher should end.
+struct Broken {
+    since: Instant,
+    why: String,
+    /// It may be the launcher's own deed, which has its remote shells end where it ends a job.
+    by_launcher: bool,
+}
+
 /// A job that was launched.
 struct Launched<'a> {
     launch: &'a Launch<'a>,
@@ -158,8 +166,8 @@ struct Launched<'a> {
     refusals: u32,
     /// Tasks whose remote shells have ended, and since when they are asked to end.
     hung_up: Vec<(Instant, usize)>,
-    /// Why the launcher should be about to end, and since when.
-    broken: Option<(Instant, String)>,
+    /// Why the launcher should be about to end.
+    broken: Option<Broken>,
 }
 
 impl Launched<'_> {
@@ -190,9 +198,10 @@ impl Launched<'_> {
         Ok(())
     }
 
-    /// Kills everything. The exit code is this one, unless it is known already.
+    /// Kills everything. The exit code is this one, unless another is known already: launchers may say 0
+    /// before the loss is noticed that ended them, as Open MPI 5's does.
     fn end(&mut self, code: u8) {
-        self.code.get_or_insert(code);
+        self.code = self.code.filter(|code| *code != 0).or(Some(code));
         if self.tasks.killed_for().is_none() {
             self.tasks.kill();
         }
@@ -234,7 +243,8 @@ impl Launched<'_> {
             }
         } else {
             if let Outcome::Ended(Ended::Killed(signal)) = outcome {
-                self.breaks(format!("{name}: signal {signal} has ended what the launcher had started there"));
+                let why = format!("{name}: signal {signal} has ended what the launcher had started there");
+                self.breaks(why, false);
             }
             self.requests.ended(task, code);
             self.hung_up.retain(|(_, other)| *other != task);
@@ -242,9 +252,16 @@ impl Launched<'_> {
         }
     }
 
-    /// What it has started gets some time to end by itself. Hydra ends with 0 when it was interrupted.
+    /// What it has started gets some time to end by itself. Hydra ends with 0 when it was interrupted, and
+    /// Open MPI 5's without a daemon or its remote shell.
     fn launcher_ended(&mut self, code: u8) {
-        let code = self.interrupted().unwrap_or(code);
+        let interrupted = self.interrupted();
+        let mut code = interrupted.unwrap_or(code);
+        let broken = self.broken.take().filter(|_| interrupted.is_none());
+        if let Some(broken) = broken.filter(|broken| code == 0 || !broken.by_launcher) {
+            self.tasks.print_error(broken.why);
+            code = if code == 0 { OUR_FAILURE } else { code };
+        }
         if code == 0 && !self.unused.is_empty() {
             let (first, unused) = (&self.launch.hosts[0].name, self.unused.join(", "));
             self.tasks.print_error(format!(
@@ -291,9 +308,14 @@ impl Launched<'_> {
         if self.hung_up.iter().all(|(_, other)| *other != task) {
             let host = self.tasks.group.location(task).map(|it| self.name_of(it)).unwrap_or_default();
             let first = &self.launch.hosts[0].name;
-            self.breaks(format!(
-                "{first}: the launcher's remote shell for {host} has ended before its command"
-            ));
+            let why = format!("{first}: the launcher's remote shell for {host} has ended before its command");
+            // The launcher may have noticed that first.
+            if self.code == Some(0) && self.tasks.killed_for().is_none() {
+                self.code = Some(OUR_FAILURE);
+                self.tasks.print_error(why);
+            } else {
+                self.breaks(why, true);
+            }
             self.hung_up.push((Instant::now(), task));
             self.tasks.group.signal_one(task, libc::SIGTERM);
         }
@@ -370,16 +392,15 @@ impl Launched<'_> {
         }
     }
 
-    /// Something has happened after which the launcher should end.
-    fn breaks(&mut self, why: String) {
-        self.broken.get_or_insert((Instant::now(), why));
+    fn breaks(&mut self, why: String, by_launcher: bool) {
+        self.broken.get_or_insert(Broken { since: Instant::now(), why, by_launcher });
     }
 
     /// A launcher that goes on without a daemon, or its remote shell, may wait for ever: MPICH's does.
     fn end_broken(&mut self) {
-        let broken = self.broken.take_if(|(since, _)| since.elapsed() >= GRACE);
-        if let (Some((_, why)), None) = (broken, self.code) {
-            self.fail(why);
+        let broken = self.broken.take_if(|broken| broken.since.elapsed() >= GRACE);
+        if let (Some(broken), None) = (broken, self.code) {
+            self.fail(broken.why);
         }
     }
 
