@@ -41,7 +41,16 @@ state() {
         field '[len(pool[kind]) for pool in told["pools"] for kind in ("segments", "sets", "queues")]'
 }
 
-is_as_before() { [ "$(state)" = "$before" ]; }
+# ours: of what is left, what is no fault of the MPI's in the variable mpi. MPICH 5 has files in each host
+# until its end, and leaves them if it is killed, on one kernel without Vshmem as well.
+ours() {
+    case ${mpi:-} in
+    *5) grep -vE 'file: .*/(mpich_shm|hydra_hwloc_xmlfile)_' ;;
+    *) cat ;;
+    esac
+}
+
+is_as_before() { [ "$(state | ours)" = "$(ours <<<"$before")" ]; }
 
 # need_four: four machines, for which the two of other cases make room
 need_four() {

@@ -74,30 +74,3 @@ hpc_challenge() {
     equal "and finds no number wrong" "" "$(grep -E "$wrong" <<<"$outcome")"
     vshmem exec -u root vm0 -- rm -f "$work/hpccoutf.txt"
 }
-
-source_of_mpi4py() { # the version that is installed; its package leaves the tests out
-    local version
-    version=$(/usr/bin/python3 -c 'import mpi4py; print(mpi4py.__version__)')
-    [ -d "$MPI_CACHE/mpi4py-$version" ] || {
-        /usr/bin/python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
-            --dest "$MPI_CACHE" "mpi4py==$version" >"$work/pip" 2>&1 &&
-            tar -C "$MPI_CACHE" -xf "$MPI_CACHE/mpi4py-$version.tar.gz"
-    } || return
-    tests_of_mpi4py=$MPI_CACHE/mpi4py-$version/test
-}
-
-# mpi4py RANKS CHOICE...: those of its own tests that these options of runtests.py choose. Without those of
-# files in all ranks, which hang where each host has a /tmp of its own.
-mpi4py() {
-    local limit=300
-    [ -z "${MPI_FULL:-}" ] || limit=3600
-    if ! /usr/bin/python3 -c 'import mpi4py' 2>/dev/null; then
-        echo "skip    mpi4py is not installed; 'apt-get install python3-mpi4py' brings it"
-    elif ! source_of_mpi4py; then
-        echo "skip    mpi4py's tests can't be had: $(tail -n 1 "$work/pip" | cut -c1-200)"
-    else
-        LIMIT=$limit code "mpi4py's own tests pass" 0 vshmem mpirun -n "$1" /usr/bin/python3 \
-            "$tests_of_mpi4py/runtests.py" --no-builddir -e test_io "${@:2}"
-        contains "on all ranks" "[$(($1 - 1))@vm$(($1 - 1))]" "$(cat "$work/out")"
-    fi
-}

@@ -34,6 +34,5 @@ if [ -n "${MPI_FULL:-}" ]; then
     netpipe NPmpich2 netpipe-mpich2 4194305
     hpc_challenge 4
     rhodopsin 4
-    mpi4py 4 -e test_spawn
 fi
 nothing_stays "all jobs end"

@@ -20,9 +20,11 @@ has_ended() { ! kill -0 "$job" 2>/dev/null; }
 # One of the ranks' only, and the first, where launcher and relay run and through which the others reach each
 # other.
 deaths=(mpich:vm2 openmpi:vm0)
-[ -z "${MPI_FULL:-}" ] || deaths+=(mpich:vm0 openmpi:vm2 openmpi:vm0)
+[ -z "${MPI_FULL:-}" ] ||
+    deaths+=(mpich:vm0 openmpi:vm2 mpich5:vm2 mpich5:vm0 openmpi5:vm2 openmpi5:vm0)
 for pair in "${deaths[@]}"; do
     IFS=: read -r mpi vm <<<"$pair"
+    has "$mpi" || continue
     begin "$mpi"
     kill -KILL "$(pid_of "$vm")"
     WITHIN=6 eventually "$mpi: the job ends when $vm dies" has_ended

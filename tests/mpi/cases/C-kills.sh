@@ -85,7 +85,7 @@ remove_orphans() {
 # is_clean VICTIM: nothing is left of the job. Where even what cleans up was killed, the next job does that.
 is_clean() {
     remove_orphans
-    left=$(job_state)
+    left=$(job_state | ours)
     case $1 in all*) left=$(grep -v 'file: .*/vshmem-job\.' <<<"$left") ;; esac
     [ "$left" = "$before" ]
 }
