@@ -2,11 +2,13 @@
 //! command of its own.
 
 use crate::commands::Cli;
-use crate::program::{locate, programs};
+use crate::program::programs;
 use clap::CommandFactory;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
+use vshmem_mpi::files::locate;
 
 /// What precedes the word in a program's name.
 const PREFIX: &str = "vshmem-";
@@ -15,7 +17,7 @@ const PREFIX: &str = "vshmem-";
 /// there is none: then the parser says what is wrong. A code comes back only if the program can't be executed.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let mut words = words.into_iter().skip(1);
-    let file = locate(&OsString::from(name(&words.next()?)?), None)?;
+    let file = locate(&OsString::from(name(&words.next()?)?), Path::new(""))?;
     let error = Command::new(&file).args(words).exec();
     eprintln!("vshmem: {} could not be executed: {error}", file.display());
     Some(ExitCode::from(126))

@@ -5,13 +5,14 @@ use elf::endian::AnyEndian;
 use elf::file::Class;
 use elf::ElfStream;
 use std::collections::BTreeSet;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use vshmem_mpi::files::{is_program, listed_files, locate, script_interpreter};
 
 /// The C library's functions for System V IPC.
 const CALLS: [&str; 12] = [
@@ -36,6 +37,8 @@ const MACHINE: u16 = EM_AARCH64;
 
 /// How often a script may be interpreted by another script, as in Linux.
 const MOST_SCRIPTS: u32 = 4;
+/// Bytes of a script's first line, as in Linux.
+const LONGEST_LINE: u64 = 256;
 
 /// A file of machine code.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -64,10 +67,10 @@ impl Program {
     /// The program of a command, searched in `PATH` and relative to `cwd`. `None`: it does not exist, or
     /// can't be read.
     pub fn find(command: &OsStr, cwd: Option<&Path>) -> Option<Program> {
-        let named = locate(command, cwd)?;
+        let named = locate(command, cwd.unwrap_or(Path::new("")))?;
         let mut file = named.clone();
         for _ in 0..MOST_SCRIPTS {
-            match interpreter_of_script(&file) {
+            match interpreter_of(&file) {
                 Some(next) => file = next,
                 None => break,
             }
@@ -130,8 +133,7 @@ impl Program {
         if !listed.status.success() {
             return None;
         }
-        let libraries = String::from_utf8_lossy(&listed.stdout);
-        for file in libraries.lines().filter_map(listed_file) {
+        for file in listed_files(&listed.stdout) {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             if !name.starts_with("libvshmem.") && !name.starts_with("libc.so") {
                 out.extend(read_code(&file).map(|code| (file, code.calls)));
@@ -142,30 +144,9 @@ impl Program {
     }
 }
 
-/// The file in a line of the loader's list: `libc.so.6 => /lib/libc.so.6 (0x...)`, or without the first half.
-fn listed_file(line: &str) -> Option<PathBuf> {
-    let file = line.rsplit("=> ").next()?;
-    let file = file.rsplit_once(" (")?.0.trim();
-    file.starts_with('/').then(|| file.into())
-}
-
-/// Finds a program as `execvp` does.
-pub fn locate(command: &OsStr, cwd: Option<&Path>) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| fs::metadata(path).is_ok_and(|m| m.is_file() && m.mode() & 0o111 != 0);
-    let from = |path: PathBuf| cwd.map_or(path.clone(), |cwd| cwd.join(path));
-    if command.as_bytes().contains(&b'/') {
-        return Some(from(command.into())).filter(is_program);
-    }
-    let path = std::env::var_os("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin".into());
-    std::env::split_paths(&path).map(|directory| from(directory.join(command))).find(is_program)
-}
-
 /// The programs in `PATH` whose names begin with this, and need no quotes.
 pub fn programs(beginning: &str) -> BTreeSet<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_program = |file: &Path| {
-        fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-    };
     let is_meant = |name: &OsStr| {
         let fine = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
         name.to_str().is_some_and(|name| name.starts_with(beginning) && name.chars().all(fine))
@@ -177,20 +158,11 @@ pub fn programs(beginning: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The interpreter of a script: what follows `#!`, or env(1) there.
-fn interpreter_of_script(file: &Path) -> Option<PathBuf> {
-    let mut line = Vec::new();
-    // A file that is not a script may not have a line break.
-    let start = File::open(file).ok()?.take(256);
-    BufReader::new(start).read_until(b'\n', &mut line).ok()?;
-    let rest = line.strip_prefix(b"#!")?;
-    let mut words = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let first = PathBuf::from(OsString::from_vec(words.next()?.to_vec()));
-    if first.file_name() != Some(OsStr::new("env")) {
-        return Some(first);
-    }
-    let is_program = |word: &&[u8]| !word.starts_with(b"-") && !word.contains(&b'=');
-    locate(OsStr::from_bytes(words.find(is_program)?), None)
+/// The interpreter of a file, if it is a script.
+fn interpreter_of(file: &Path) -> Option<PathBuf> {
+    let mut start = Vec::new();
+    File::open(file).ok()?.take(LONGEST_LINE).read_to_end(&mut start).ok()?;
+    locate(&script_interpreter(&start)?, Path::new(""))
 }
 
 fn read_code(file: &Path) -> Option<Code> {
@@ -319,14 +291,5 @@ mod tests {
         script("loop", &format!("#!{}", folder.join("loop").display()));
         assert!(Program::find(OsStr::new("./loop"), Some(&folder)).is_none());
         fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn the_loaders_list_is_read() {
-        let file = |line| listed_file(line).map(|path| path.display().to_string());
-        assert_eq!(file("\tlibm.so.6 => /lib/libm.so.6 (0x7f)"), Some("/lib/libm.so.6".into()));
-        assert_eq!(file("\t/a b/x.so (0x7f)"), Some("/a b/x.so".into()));
-        assert_eq!(file("\tlinux-vdso.so.1 (0x7ffd)"), None);
-        assert_eq!(file("\tlibx.so => not found"), None);
     }
 }

@@ -93,14 +93,7 @@ impl Files {
     /// The program that a command names, as `execvp` finds it.
     pub fn locate(&self, command: &OsStr) -> Option<PathBuf> {
         match self {
-            Files::Host { from, .. } if command.as_bytes().contains(&b'/') => {
-                Some(from.join(command)).filter(|file| is_program(file))
-            }
-            Files::Host { from, .. } => {
-                let path = std::env::var_os("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin".into());
-                let all = std::env::split_paths(&path).map(|directory| from.join(directory).join(command));
-                all.into_iter().find(|file| is_program(file))
-            }
+            Files::Host { from, .. } => locate(command, from),
             Files::Behind(behind) => {
                 let from = behind.from.as_deref().unwrap_or(Path::new("."));
                 let words = ["sh", "-c", LOCATE, "sh"].map(OsStr::new);
@@ -133,7 +126,7 @@ impl Files {
     /// The libraries that would be loaded with a file, as the program loader finds them.
     pub fn libraries(&self, loader: &Path, file: &Path) -> Option<Vec<PathBuf>> {
         let listed = self.output(&[loader.as_os_str(), "--list".as_ref(), file.as_os_str()])?;
-        Some(String::from_utf8_lossy(&listed).lines().filter_map(listed_file).collect())
+        Some(listed_files(&listed))
     }
 
     /// What a command prints there, if it succeeds, and prints no more than a list or a log has.
@@ -178,11 +171,37 @@ pub fn printed(command: &mut Command, most: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-fn is_program(file: &Path) -> bool {
+/// The program of this host that a command names, as `execvp` finds it from this directory.
+pub fn locate(command: &OsStr, from: &Path) -> Option<PathBuf> {
+    if command.as_bytes().contains(&b'/') {
+        return Some(from.join(command)).filter(|file| is_program(file));
+    }
+    let path = std::env::var_os("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin".into());
+    let all = std::env::split_paths(&path).map(|directory| from.join(directory).join(command));
+    all.into_iter().find(|file| is_program(file))
+}
+
+/// Whether somebody may run a file.
+pub fn is_program(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
 }
 
-/// The file in a line of the loader's list: `libc.so.6 => /lib/libc.so.6 (0x...)`, or without the first half.
+/// The interpreter of a script that begins so: what follows `#!`, or env(1) there.
+pub fn script_interpreter(bytes: &[u8]) -> Option<OsString> {
+    let line = bytes.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let first = words.next()?;
+    let is_word = |word: &&[u8]| !word.starts_with(b"-") && !word.contains(&b'=');
+    let word = if first.ends_with(b"/env") { words.find(is_word)? } else { first };
+    Some(OsString::from_vec(word.to_vec()))
+}
+
+/// The files in the loader's list of the libraries that it loads with a program.
+pub fn listed_files(list: &[u8]) -> Vec<PathBuf> {
+    String::from_utf8_lossy(list).lines().filter_map(listed_file).collect()
+}
+
+/// The file in a line of that list: `libc.so.6 => /lib/libc.so.6 (0x...)`, or without the first half.
 fn listed_file(line: &str) -> Option<PathBuf> {
     let file = line.rsplit("=> ").next()?;
     let file = file.rsplit_once(" (")?.0.trim();
@@ -261,6 +280,15 @@ mod tests {
     }
 
     #[test]
+    fn interpreters_are_read() {
+        let of = |text: &[u8]| script_interpreter(text).map(|it| it.into_string().unwrap());
+        assert_eq!(of(b"#!/usr/bin/python3\nimport x"), Some("/usr/bin/python3".into()));
+        assert_eq!(of(b"#! /usr/bin/env -S A=b python3 -u\n"), Some("python3".into()));
+        assert_eq!(of(b"#!\n"), None);
+        assert_eq!(of(b"\x7fELF"), None);
+    }
+
+    #[test]
     fn the_loader_s_list_is_read() {
         let file = |line| listed_file(line).map(|file| file.to_string_lossy().into_owned());
         assert_eq!(file("\tlibc.so.6 => /lib/libc.so.6 (0x00007f00)").as_deref(), Some("/lib/libc.so.6"));
@@ -268,6 +296,7 @@ mod tests {
             file("\t/lib64/ld-linux-x86-64.so.2 (0x00007f00)").unwrap(),
             "/lib64/ld-linux-x86-64.so.2"
         );
+        assert_eq!(file("\t/a b/x.so (0x7f)").as_deref(), Some("/a b/x.so"));
         assert_eq!(file("\tlinux-vdso.so.1 (0x00007fff)"), None);
         assert_eq!(file("\tlibmpi.so.12 => not found"), None);
     }

@@ -1,11 +1,11 @@
 //! The libraries that a program loads.
 
-use crate::files::Files;
+use crate::files::{script_interpreter, Files};
 use elf::abi::PT_INTERP;
 use elf::endian::AnyEndian;
 use elf::ElfBytes;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use vshmem_agent::error::{error, Error, Result};
 
@@ -110,28 +110,9 @@ fn interpreter(bytes: &[u8]) -> Option<PathBuf> {
     Some(OsStr::from_bytes(path).into())
 }
 
-/// What follows `#!`, or env(1) there.
-fn script_interpreter(bytes: &[u8]) -> Option<OsString> {
-    let line = bytes.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
-    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let first = words.next()?;
-    let is_program = |word: &&[u8]| !word.starts_with(b"-") && !word.contains(&b'=');
-    let word = if first.ends_with(b"/env") { words.find(is_program)? } else { first };
-    Some(OsString::from_vec(word.to_vec()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn interpreters_are_read() {
-        let of = |text: &[u8]| script_interpreter(text).map(|it| it.into_string().unwrap());
-        assert_eq!(of(b"#!/usr/bin/python3\nimport x"), Some("/usr/bin/python3".into()));
-        assert_eq!(of(b"#! /usr/bin/env -S A=b python3 -u\n"), Some("python3".into()));
-        assert_eq!(of(b"#!\n"), None);
-        assert_eq!(of(b"\x7fELF"), None);
-    }
 
     #[test]
     fn libraries_are_told_by_name() {
