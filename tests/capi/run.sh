@@ -71,7 +71,7 @@ symbols() {
 ucx_symbols() {
     nm -D --defined-only "$ucx" | awk '{ print $3 }' | LC_ALL=C sort >"$work/exports"
     printf '%s\n' read sched_yield ucp_disconnect_nb ucp_worker_destroy ucp_worker_progress ucp_worker_query \
-        ucs_get_system_id ucs_sys_get_ns ucs_sys_get_proc_create_time ucs_sys_ns_is_default |
+        ucs_get_system_id ucs_sys_get_ns ucs_sys_get_proc_create_time ucs_sys_ns_is_default ucs_sysv_alloc |
         diff - "$work/exports" || return 1
     readelf -d "$ucx" >"$work/dynamic"
     grep -q 'SONAME.*\[libvshmem-ucx.so.1\]' "$work/dynamic" || return 1

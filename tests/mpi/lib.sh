@@ -61,6 +61,33 @@ need_four() {
     LIMIT=300 code "four machines come up" 0 vshmem up -n 4 --memory "$memory"
 }
 
+# two_nodes [apart]: two hosts that are no machines, one and two: name spaces with a network between them.
+# Their directory is in `nodes`, and $nodes/pool is a pool. Where that is not allowed, the case ends.
+two_nodes() {
+    if ! unshare --user --map-root-user --net true 2>"$work/err"; then
+        echo "skip    name spaces of a user's own are not allowed here: $(cat "$work/err")"
+        exit 0
+    fi
+    nodes=$(mktemp -d "$work/nodes.XXXXXX")
+    "$MPI_HERE/programs/nodes.sh" up "$nodes" "$@" >"$work/nodes.said" 2>&1 &
+    keeper=$!
+    eventually "two hosts come up" grep -qx ready "$work/nodes.said"
+    code "with a pool" 0 vshmem pool create "$nodes/pool" --size 256M
+}
+
+in_node() { "$MPI_HERE/programs/nodes.sh" in "$nodes" "$@"; }
+
+# by_nodes WORDS...: vshmem mpirun in both, with the pool POOL, if that is set
+by_nodes() {
+    vshmem mpirun -host one:1,two:1 --exec "$MPI_HERE/programs/nodes.sh in $nodes {}" \
+        --pool "${POOL:-$nodes/pool}" "$@"
+}
+
+end_nodes() {
+    kill "$keeper"
+    wait "$keeper"
+}
+
 # begin_with_nothing: to be called before jobs, of which nothing_stays says that they have left nothing
 begin_with_nothing() {
     need_machines

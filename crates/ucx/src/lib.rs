@@ -4,8 +4,8 @@
 //! uses it only where it takes its peer for a process of its own kernel, and goes on only while it can see
 //! that the peer lives. Both it asks by functions of its own, which it exports and calls through the dynamic
 //! linker. This library has functions of the same names; preloaded, it is asked instead. Besides it has ranks
-//! wait in a way that suits their host, and answer the others at their end. In a program without UCX nothing
-//! changes.
+//! wait in a way that suits their host, answer the others at their end, and end where a message would be
+//! lost. In a program without UCX nothing changes.
 //!
 //! | UCX asks | the answer |
 //! | --- | --- |
@@ -27,6 +27,7 @@
 //! | `next` | UCX's own functions |
 //! | `waiting` | whether a rank that waits leaves its processor |
 //! | `closing` | what a rank does for others while it waits for their end |
+//! | `room` | a pool that has no room for messages |
 
 mod closing;
 mod library;
@@ -34,4 +35,5 @@ mod names;
 mod next;
 mod peers;
 mod pool;
+mod room;
 mod waiting;

@@ -1,6 +1,6 @@
 //! UCX's own functions, which would be called if this library were not there.
 
-use core::ffi::{c_int, c_uint, c_ulong, c_void, CStr};
+use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void, CStr};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
@@ -9,6 +9,8 @@ const UCS: &CStr = c"libucs.so.0";
 /// UCX's library of protocols.
 const UCP: &CStr = c"libucp.so.0";
 
+/// `UCS_OK`.
+pub const OK: i8 = 0;
 /// `UCS_ERR_UNSUPPORTED`.
 const UNSUPPORTED: i8 = -22;
 
@@ -40,6 +42,26 @@ pub fn start(pid: c_int) -> c_ulong {
     look_up(c"ucs_sys_get_proc_create_time", UCS)
         // SAFETY: UCX's function of this type; it takes any number.
         .map_or(0, |f| unsafe { transmute::<*mut c_void, Function>(f)(pid) })
+}
+
+/// Allocates a segment.
+///
+/// # Safety
+/// As UCX's `ucs_sysv_alloc` demands.
+pub unsafe fn allocate(
+    size: *mut usize,
+    most: usize,
+    address: *mut *mut c_void,
+    flags: c_int,
+    name: *const c_char,
+    id: *mut c_int,
+) -> i8 {
+    type Function =
+        unsafe extern "C" fn(*mut usize, usize, *mut *mut c_void, c_int, *const c_char, *mut c_int) -> i8;
+    look_up(c"ucs_sysv_alloc", UCS).map_or(UNSUPPORTED, |f| {
+        // SAFETY: UCX's function of this type, and the caller vouches for the arguments.
+        unsafe { transmute::<*mut c_void, Function>(f)(size, most, address, flags, name, id) }
+    })
 }
 
 /// Asks a worker for its attributes.

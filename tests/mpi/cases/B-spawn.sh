@@ -2,22 +2,11 @@
 # shellcheck disable=SC2154 # lib.sh sets it
 # Ranks that start others, in hosts that are no machines: name spaces with a network and a pool between them.
 . "$MPI_HERE/lib.sh"
-if ! unshare --user --map-root-user --net true 2>"$work/err"; then
-    echo "skip    name spaces of a user's own are not allowed here: $(cat "$work/err")"
-    exit 0
-fi
 
 # spawn MPI [HOST]: two ranks, each in a host, start two more, on that host or as the launcher chooses
-spawn() {
-    vshmem mpirun -host one:1,two:1 --exec "$MPI_HERE/programs/nodes.sh in $work/nodes {}" \
-        --pool "$work/nodes.pool" -n 2 "$MPI_PROGRAMS/$1/spawn" "${@:2}" 2>"$work/err"
-}
+spawn() { by_nodes -n 2 "$MPI_PROGRAMS/$1/spawn" "${@:2}" 2>"$work/err"; }
 
-mkdir "$work/nodes"
-"$MPI_HERE/programs/nodes.sh" up "$work/nodes" >"$work/nodes.said" 2>&1 &
-nodes=$!
-eventually "two hosts come up" grep -qx ready "$work/nodes.said"
-code "with a pool" 0 vshmem pool create "$work/nodes.pool" --size 256M
+two_nodes
 
 # Debian's 4.0.2 can't, in one host and without Vshmem either.
 spawn mpich >"$work/out"
@@ -46,5 +35,4 @@ if [ -n "${MPI_FULL:-}" ]; then
         equal "$mpi: in one" "spawn: 2 ranks on 2 hosts" "$(tried $mpi two)"
     done
 fi
-kill $nodes
-wait $nodes
+end_nodes

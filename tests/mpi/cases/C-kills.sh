@@ -4,10 +4,6 @@
 # seconds, with an exit code and a sentence, and nothing stays. Their hosts are name spaces. With MPI_FULL=1
 # all MPIs are tried, MPI_KILLS (10) times. MPI_SEED chooses the moments.
 . "$MPI_HERE/lib.sh"
-if ! unshare --user --map-root-user --net true 2>"$work/err"; then
-    echo "skip    name spaces of a user's own are not allowed here: $(cat "$work/err")"
-    exit 0
-fi
 
 # What is killed: its name, the host, the signal, and what its command line begins with. "All" comes last:
 # what it leaves goes with the next job that starts in both hosts.
@@ -31,8 +27,6 @@ victims=(
 rounds=${MPI_KILLS:-1} RANDOM=${MPI_SEED:-1}
 [ -z "${MPI_FULL:-}" ] || rounds=${MPI_KILLS:-10} RANDOM=${MPI_SEED:-$$}
 
-in_host() { "$MPI_HERE/programs/nodes.sh" in "$nodes" "$@"; }
-
 start_job() { # start_job MPI PROGRAM ARGUMENT
     # A shell has its background commands ignore SIGINT.
     setsid env --default-signal=INT "$VSHMEM_BIN" mpirun -host one:1,two:1 \
@@ -44,7 +38,7 @@ start_job() { # start_job MPI PROGRAM ARGUMENT
 job_state() {
     local host
     for host in one two; do
-        in_host $host perl "$MPI_HERE/programs/state.pl" "$nodes/$host.files/tmp" /dev/shm | sed "s/^/$host /"
+        in_node $host perl "$MPI_HERE/programs/state.pl" "$nodes/$host.files/tmp" /dev/shm | sed "s/^/$host /"
     done
     [ -z "${job:-}" ] || pgrep -s "$job" -a
     "$VSHMEM_BIN" check "$nodes/pool" >/dev/null || [ $? -eq 1 ] || echo "the pool is damaged"
@@ -68,7 +62,7 @@ kill_at() {
         sleep "$1"
         kill -s "$3" "$job" 2>/dev/null && echo 1
     else
-        in_host "$2" perl "$MPI_HERE/programs/strike.pl" "$nodes/over" "$3" "$1" "$4"
+        in_node "$2" perl "$MPI_HERE/programs/strike.pl" "$nodes/over" "$3" "$1" "$4"
     fi
 }
 
@@ -138,12 +132,7 @@ one_kill() {
     fi
 }
 
-nodes=$work/kills
-mkdir "$nodes"
-"$MPI_HERE/programs/nodes.sh" up "$nodes" apart >"$work/nodes.said" 2>&1 &
-hosts=$!
-eventually "two hosts come up" grep -qx ready "$work/nodes.said"
-code "with a pool" 0 vshmem pool create "$nodes/pool" --size 256M
+two_nodes apart
 before=$(job_state)
 orphans=0 kills=0
 
@@ -166,5 +155,4 @@ for mpi in "${mpis[@]}"; do
     WITHIN=5 eventually "$mpi: and nothing stays" is_clean job
 done
 holds "few ranks leave what UCX was about to remove ($orphans)" [ $((10 * orphans)) -le $kills ]
-kill $hosts
-wait $hosts
+end_nodes
