@@ -81,7 +81,11 @@ mod tests {
     #[test]
     fn tcp_is_used_only_where_ranks_share_no_pool() {
         assert_eq!(value(&MPICH, "UCX_TLS").as_deref(), Some("sysv,self"));
-        assert_eq!(value(&OPEN_MPI, "UCX_TLS").as_deref(), Some("sysv,self"));
+        assert_eq!(value(&OPEN_MPI, "UCX_TLS").as_deref(), Some("sysv,cma,self"));
+        let shmem = Situation { shmem: true, ..OPEN_MPI };
+        assert_eq!(value(&shmem, "UCX_TLS").as_deref(), Some("sysv,self"));
+        let mixed = Situation { mixed: true, ..OPEN_MPI };
+        assert_eq!(value(&mixed, "UCX_TLS").as_deref(), Some("sysv,cma,self,tcp"));
         let mixed = Situation { mixed: true, ..MPICH };
         assert_eq!(value(&mixed, "UCX_TLS").as_deref(), Some("sysv,self,tcp"));
         assert_eq!(value(&mixed, "UCX_TCP_PUT_ENABLE").as_deref(), Some("n"));

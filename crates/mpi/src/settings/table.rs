@@ -1,6 +1,7 @@
 //! The table of settings.
 
 use super::row::{Row, Situation};
+use crate::implementation::Kind;
 
 /// A value that does not depend on anything.
 fn set(value: &str) -> Option<String> {
@@ -21,10 +22,11 @@ fn harmless(_: &str, _: &Situation) -> Option<&'static str> {
 pub const TABLE: &[Row] = &[
     Row {
         name: "UCX_TLS",
-        value: |it| set(if it.mixed { "sysv,self,tcp" } else { "sysv,self" }),
+        value: |it| Some(transports(it).join(",")),
         reason:
             "UCX's transport sysv is System V shared memory, which is the pool; without tcp in the list no \
-                 message can go by it",
+                 message can go by it; cma, if it is there, copies long messages once, and only between ranks \
+                 of one host",
         harm: harm_of_transports,
     },
     Row {
@@ -176,6 +178,14 @@ pub const TABLE: &[Row] = &[
         harm: harmless,
     },
 ];
+
+/// UCX's transports. `posix` is as fast as `sysv`; MPICH has a way of its own for ranks of one host, and a
+/// symmetric heap of OpenSHMEM's is in the pool.
+fn transports(it: &Situation) -> Vec<&'static str> {
+    let within_hosts = it.kind == Kind::OpenMpi && !it.shmem;
+    let all = [("sysv", true), ("cma", within_hosts), ("self", true), ("tcp", it.mixed)];
+    all.into_iter().filter_map(|(name, is_taken)| is_taken.then_some(name)).collect()
+}
 
 /// What goes wrong with a user's own list of UCX's transports.
 fn harm_of_transports(own: &str, it: &Situation) -> Option<&'static str> {
