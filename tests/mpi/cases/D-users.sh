@@ -49,7 +49,7 @@ for user in "${users[@]}"; do
 done
 users_job 2002 2001 64 >"$work/out" 2>&1
 holds "nobody else's ranks begin in the pool" [ $? -ne 0 ]
-contains "and they are told why" "Permission denied" "$(cat "$work/out")"
+contains "and they are told why" "may not be read and written by this user" "$(cat "$work/out")"
 for user in "${users[@]}"; do
     as_user "$user" "$VSHMEM_BIN" check job >"$work/out" # mends what the dead have left
     code "$user: the pool is whole" 0 as_user "$user" "$VSHMEM_BIN" check job
