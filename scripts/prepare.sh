@@ -96,6 +96,7 @@ lab?|glob:/usr/include/rdma/fabric.h|libfabric-dev|a rival: libfabric
 lab?|glob:/usr/lib/*/openblas*/libblas.so.3|libopenblas0-pthread|a bar for linear algebra: OpenBLAS
 lab?|glob:/usr/lib/*/blis*/libblas.so.3|libblis4-serial|a bar for linear algebra: BLIS
 lab?|glob:/usr/lib/*/atlas/libblas.so.3|libatlas3-base|a bar for linear algebra: ATLAS
+lab?|glob:/sbin/insmod|kmod|gives a machine a disk in its memory, to which it swaps
 lab?,demo?|cmd:lstopo-no-graphics|hwloc-nox|says where processors sit to each other
 deb,packages|cmd:dpkg-buildpackage|dpkg-dev|builds packages
 deb,packages|cmd:dh|debhelper|does what all packages need
