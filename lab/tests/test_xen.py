@@ -174,13 +174,43 @@ def test_features_are_those_of_a_xen_that_is_booted(
     assert table.probe(boot_xen=True)["Xen"] == {words.MISSING: "skipped: no packages"}
 
 
+MEASURED = """measured native bare 8 500
+measured native bare 8 700
+measured guest-guest segment 1000 4000
+measured guest-guest vchan-polled 1000 9000
+measured native udp 8 1
+measured native bare 8 x
+"""
+
+
 def test_xen_lines() -> None:
-    said = "measured native bare 8 500\nmeasured native bare 8 700\n"
-    said += "measured guest-guest tcp 8 410000\n"
-    found = xen.parse(said + "measured native udp 8 1\nmeasured native bare 8 x\n")
-    assert [one.value for one in found["native", "bare"]] == [500, 700]
-    assert set(found) == {("native", "bare"), ("guest-guest", "tcp")}
-    assert found["native", "bare"][0].accelerator == "tcg"
+    found = xen.parse(MEASURED)
+    assert [one.value for one in found["native", "bare", "8"]] == [500, 700]
+    assert len(found) == 3
+    assert found["native", "bare", "8"][0].accelerator == "tcg"
+
+
+def test_a_boot_of_xen_measures_for_all_cases(script: Path) -> None:
+    script.write_text(f"#!/bin/sh\necho >>{script}.boots; cat <<'E'\n{MEASURED}E\n")
+    domains = xen.Domains(2)
+
+    def measured(case: str, contender: str, size: int = 0) -> float:
+        found = next(
+            (one, who)
+            for one in SUITES["xen"]
+            for who in one.contenders
+            if (one.label, who.name) == (case, contender)
+        )
+        return domains.measure([Turn(*found, size)], 1)[0].value
+
+    papers = "the papers' ping-pong (Xen guest-guest)"
+    messages = "a message between guests (Xen guest-guest)"
+    assert measured(papers, "Sync 1k") == 4000
+    assert measured(messages, "Vshmem, segment and semaphores", 1000) == 4000
+    assert measured(messages, "libxenvchan, polled", 1000) == 9000
+    assert Path(f"{script}.boots").read_text() == "\n"
+    with pytest.raises(Failed, match="did not measure guest-guest tcp 8"):
+        measured(papers, "TCP")
 
 
 def test_a_machine_with_xen_that_hangs_is_ended(script: Path, tmp_path: Path, monkeypatch) -> None:

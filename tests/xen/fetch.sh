@@ -5,7 +5,7 @@ set -eu
 
 packages="xen-hypervisor-4.17-amd64 xen-utils-4.17 xenstore-utils libxenstore4 libxenmisc4.17 libxencall1
     libxendevicemodel1 libxenevtchn1 libxenforeignmemory1 libxengnttab1 libxenhypfs1 libxentoolcore1
-    libxentoollog1 libyajl2 qemu-system-xen"
+    libxentoollog1 libyajl2 qemu-system-xen libxen-dev"
 cache=${VSHMEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vshmem}/xen
 
 fail() {
@@ -19,7 +19,7 @@ kernel=$(apt-cache depends linux-image-amd64 2>/dev/null |
 [ -n "$kernel" ] || fail "apt knows no kernel: run apt-get update"
 version=$(apt-cache policy xen-hypervisor-4.17-amd64 | sed -n 's/^ *Candidate: *//p')
 [ -n "$version" ] || fail "apt knows no Xen 4.17: this is not Debian 12, or apt-get update has not run"
-unpacked=$cache/$version-$kernel-qemu
+unpacked=$cache/$version-$kernel-dev
 if [ ! -e "$unpacked" ]; then
     mkdir -p "$cache"
     new=$(mktemp -d "$cache/new.XXXXXX")

@@ -78,6 +78,7 @@ vshmem() {
     put "$1" "$work/forbid" bin/forbid
     put "$1" "$work/bench/pingpong" bin/pingpong
     put "$1" "$work/bench/netpong" bin/netpong
+    put "$1" "$work/bench/vchanpong" bin/vchanpong
     put "$1" "$work/steal" bin/steal
     put "$1" "$work/peek" bin/peek
     put "$1" "$work/forge" bin/forge
@@ -137,7 +138,7 @@ compile() {
         "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O2 -I"$root/kmod/xen" -o "$work/$program" \
             "$here/programs/$program.c"
     done
-    make --silent -C "$root/lab" OUT="$work/bench"
+    make --silent -C "$root/lab" OUT="$work/bench" XEN="$unpacked/usr" all vchanpong
     for program in $suite; do
         "${CC:-cc}" -std=gnu17 -O1 -DTIME_LIMIT=400 -o "$work/$program" "$root/tests/conformance/$program.c" \
             -pthread

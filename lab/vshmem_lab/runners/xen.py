@@ -9,28 +9,31 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Sequence
 
 from vshmem_lab.model import Failed, Reading, Turn
 from vshmem_lab.runners import xen_script
 
 LINE = re.compile(
-    r"^measured (native|host-guest|guest-guest) (bare|semaphore|segment|tcp) \d+ (\d+)$"
+    r"^measured (native|host-guest|guest-guest) "
+    r"(bare|semaphore|segment|tcp|vchan|vchan-polled) (\d+) (\d+)$"
 )
 LIMIT = 1800
 
-Samples = dict[tuple[str, str], list[Reading]]
+# By place, method and size.
+Samples = dict[tuple[str, str, str], list[Reading]]
 
 
 def parse(said: str) -> Samples:
-    """The readings by place and method, in the order of the runs."""
+    """The readings, in the order of the runs."""
     found: Samples = {}
     for line in said.splitlines():
         match = LINE.match(line.strip())
         if match:
-            place, method, ns = match.groups()
+            *key, ns = match.groups()
             reading = Reading(float(ns), placement="a virtual core each", accelerator="tcg")
-            found.setdefault((place, method), []).append(reading)
+            found.setdefault(tuple(key), []).append(reading)
     return found
 
 
@@ -42,18 +45,23 @@ class Domains:
     def __init__(self, repetitions: int) -> None:
         self._repetitions = repetitions
         self._samples: Samples = {}
+        # Cases may show the same; each goes through the readings by itself.
+        self._shown: Counter[tuple[str, ...]] = Counter()
 
     def measure(self, turns: Sequence[Turn], seconds: float) -> list[Reading]:
-        """The next reading of each turn's place and method."""
-        found = []
-        for turn in turns:
-            key = (turn.case.environment.removeprefix("Xen "), turn.contender.words[0])
-            if not self._samples.get(key):
-                self._play(max(seconds, 1))
-            if not self._samples.get(key):
-                raise Failed(f"The machine with Xen did not measure {' '.join(key)}.")
-            found.append(self._samples[key].pop(0))
-        return found
+        """The next reading of each turn's place, method and size."""
+        return [self._next(turn, max(seconds, 1)) for turn in turns]
+
+    def _next(self, turn: Turn, seconds: float) -> Reading:
+        words = [word.format(size=turn.size) for word in turn.contender.words]
+        key = (turn.case.environment.removeprefix("Xen "), *words)
+        at = self._shown[turn.case.name, *key]
+        if at >= len(self._samples.get(key, [])):
+            self._play(seconds)
+        if at >= len(self._samples.get(key, [])):
+            raise Failed(f"The machine with Xen did not measure {' '.join(key)}.")
+        self._shown[turn.case.name, *key] += 1
+        return self._samples[key][at]
 
     def _play(self, seconds: float) -> None:
         script = xen_script.script()
@@ -77,4 +85,5 @@ class Domains:
         xen_script.check(process.returncode, said)
         if process.returncode != 0:
             raise Failed(f"The machine with Xen failed:\n{said}")
-        self._samples = parse(said)
+        for key, readings in parse(said).items():
+            self._samples.setdefault(key, []).extend(readings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from vshmem_lab.model import Case, Contender, Wanted
 
 FLOOR, KERNEL, VSHMEM = "bare", "kernel", "Vshmem"
+SEGMENT = "segment and semaphores"
 # Runners that an earlier build has, too.
 EARLIER = ("ipcbench, Vshmem", "channel, Vshmem")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vshmem_lab.model import ONE_WAY, THERE_AND_BACK, Case, Contender
-from vshmem_lab.suites.parts import VSHMEM, floor, ipcbench, vshmem
+from vshmem_lab.suites.parts import SEGMENT, VSHMEM, floor, ipcbench, vshmem
 from vshmem_lab.suites.sharing import NETWORK, PAYLOADS, bare, methods
 
 SUITE = "rivals"
@@ -38,7 +38,6 @@ class Channel:
 POLLS = "types, sleeping receivers, a killed peer"
 SHARED = "receivers that share a queue"
 ASKED = f"types, sleeping receivers, {SHARED}"
-SEGMENT = "segment and semaphores"
 CHANNELS = (
     Channel(f"{VSHMEM}, System V queues", "channel, Vshmem", "queue", vshmem=True),
     Channel("kernel, System V queues", "channel", "queue"),

@@ -9,11 +9,21 @@ from __future__ import annotations
 
 from vshmem_lab.model import ONE_WAY, THERE_AND_BACK, Case, Contender, Wanted
 from vshmem_lab.suites import xen
-from vshmem_lab.suites.parts import FLOOR, KERNEL, VSHMEM, faster, floor, ipcbench, vshmem, within
+from vshmem_lab.suites.parts import (
+    FLOOR,
+    KERNEL,
+    SEGMENT,
+    VSHMEM,
+    faster,
+    floor,
+    ipcbench,
+    vshmem,
+    within,
+)
 
 SUITE = "sharing"
 NATIVE, GUESTS = "native", "guest-guest"
-OURS, KERNELS, SEGMENT = "Vshmem, ", "kernel, ", "segment and semaphores"
+OURS, KERNELS = "Vshmem, ", "kernel, "
 MANY_SETS, MANY_SEGMENTS = 80_000, 20_000
 MANY, FEW = f"lookup {MANY_SETS},{MANY_SEGMENTS}", "lookup 10,10"
 FEW_OBJECTS = "20 IPC objects"

@@ -1,4 +1,4 @@
-"""The suite `xen`: Raw, Sync, Sync 1k and TCP between Xen domains, beside the papers' figures.
+"""The suite `xen`: Raw, Sync, Sync 1k and TCP between Xen domains, as the papers; and libxenvchan.
 
 All of it is emulated: Xen 4.17 and its domains run inside QEMU without KVM. So the contenders are
 to be compared with each other, not with the papers' times, which are those of a Pentium D of 2.8
@@ -9,6 +9,7 @@ papers have means.
 from __future__ import annotations
 
 from vshmem_lab.model import THERE_AND_BACK, Case, Contender
+from vshmem_lab.suites.parts import SEGMENT, VSHMEM
 
 SUITE = "xen"
 # Microseconds there and back, by place.
@@ -22,21 +23,45 @@ PAPERS = {
     },
     "guest-guest": {"Raw": "0.36-0.39", "Sync": "0.8", "Sync 1k": "2.9-3.3", "TCP": "80.9-104.0"},
 }
+RUNNER = "Xen"
 CONTENDERS = (
-    Contender("Raw", "Xen", ("bare",), floor=True),
-    Contender("Sync", "Xen", ("semaphore",), vshmem=True),
-    Contender("Sync 1k", "Xen", ("segment",)),
-    Contender("TCP", "Xen", ("tcp",)),
+    Contender("Raw", RUNNER, ("bare", "8"), floor=True),
+    Contender("Sync", RUNNER, ("semaphore", "8"), vshmem=True),
+    Contender("Sync 1k", RUNNER, ("segment", "1000")),
+    Contender("TCP", RUNNER, ("tcp", "8")),
+)
+# With the same payload, copied out of the one's memory and into the other's.
+LACKS = "several senders, messages, types"
+MESSAGES = (
+    Contender(f"{VSHMEM}, {SEGMENT}", RUNNER, ("segment", "{size}"), vshmem=True),
+    Contender("libxenvchan", RUNNER, ("vchan", "{size}"), lacks=LACKS),
+    Contender("libxenvchan, polled", RUNNER, ("vchan-polled", "{size}"), lacks=LACKS),
+    Contender("TCP", RUNNER, ("tcp", "{size}"), lacks="messages, types"),
 )
 
-CASES = tuple(
-    Case(
-        SUITE,
-        "the papers' ping-pong",
-        f"Xen {place}",
-        CONTENDERS,
-        way=THERE_AND_BACK,
-        papers={name: f"{us} µs" for name, us in figures.items()},
-    )
-    for place, figures in PAPERS.items()
+CASES = (
+    *(
+        Case(
+            SUITE,
+            "the papers' ping-pong",
+            f"Xen {place}",
+            CONTENDERS,
+            way=THERE_AND_BACK,
+            warm=False,
+            papers={name: f"{us} µs" for name, us in figures.items()},
+        )
+        for place, figures in PAPERS.items()
+    ),
+    *(
+        Case(
+            SUITE,
+            f"a message between {whom}",
+            f"Xen {place}",
+            MESSAGES,
+            (8, 1000),
+            way=THERE_AND_BACK,
+            warm=False,
+        )
+        for place, whom in (("host-guest", "dom0 and a guest"), ("guest-guest", "guests"))
+    ),
 )

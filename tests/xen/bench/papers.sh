@@ -1,6 +1,7 @@
 # shellcheck shell=sh
-# The papers' micro-benchmarks between domains: prints "measured PLACES METHOD SIZE NANOSECONDS", there and
-# back, a line for each run. the lab makes a table of them. RUNS and DURATION come from /cases/settings.
+# The papers' micro-benchmarks between domains, and libxenvchan: prints "measured PLACES METHOD SIZE
+# NANOSECONDS", there and back, a line for each run. The lab makes a table of them. RUNS and DURATION come
+# from /cases/settings.
 # shellcheck source=/dev/null
 . /cases/settings
 for module in llc stp bridge xen-netback; do
@@ -35,7 +36,8 @@ eventually "vm1 reaches vm0" ask vm1 'ping -c 1 -W 2 10.7.0.2'
 xl vcpu-pin Domain-0 0 0
 xl vcpu-pin Domain-0 1 1
 
-plan="bare 8 semaphore 8 segment 1000"
+plan="bare 8 semaphore 8 segment 8 segment 1000"
+tcp="tcp 8 tcp 1000"
 # A reading of the clock, which costs a PV domain 20 to 30 us, for so many rounds.
 pong="VSHMEM_POOL=papers LD_PRELOAD=/lib/libvshmem.so forbid pingpong -r 1024 -t $DURATION"
 
@@ -48,14 +50,32 @@ in_dom0() {
 told() {
     places=$1
     shift
-    found=$(grep -hE '^(bare|semaphore|segment|tcp) [0-9]+ [0-9]+' "$@")
+    found=$(grep -hE '^(bare|semaphore|segment|tcp|vchan|vchan-polled) [0-9]+ [0-9]+' "$@")
     [ -n "$found" ] || failed "$places" "$(cat "$@")"
-    printf '%s\n' "$found" | sed -E "s/^([a-z]+ [0-9]+ [0-9]+).*/measured $places \1/"
+    printf '%s\n' "$found" | sed -E "s/^([a-z-]+ [0-9]+ [0-9]+).*/measured $places \1/"
 }
 
 # guest_does NAME COMMAND: its output is in /tmp/NAME.said
 guest_does() {
     LIMIT=600 ask "$1" "$2" >"/tmp/$1.said" 2>&1
+}
+
+# vchans PLACES SERVER DOMAIN: libxenvchan between vm1, which measures, and a server, whose domain's number is
+# given. One channel for each size and manner, since a channel has a ring of the size that it was made for.
+vchans() {
+    for manner in '' -p; do
+        for size in 8 1000; do
+            serving="vchanpong $manner -l $(id_of vm1) $size"
+            if [ "$2" = dom0 ]; then
+                in_dom0 1 "$serving" >/tmp/served 2>&1 &
+            else
+                guest_does "$2" "$serving" &
+            fi
+            guest_does vm1 "vchanpong $manner -c $3 -t $DURATION $size"
+            wait $!
+            told "$1" /tmp/vm1.said
+        done
+    done
 }
 
 run=0
@@ -67,7 +87,7 @@ while [ $run -lt "$RUNS" ]; do
     wait $!
     told native /tmp/one /tmp/other
     in_dom0 1 "netpong -l" >/tmp/one 2>&1 &
-    in_dom0 2 "netpong -c 127.0.0.1 -t $DURATION tcp 8" >/tmp/other 2>&1
+    in_dom0 2 "netpong -c 127.0.0.1 -t $DURATION $tcp" >/tmp/other 2>&1
     wait $!
     told native /tmp/other
 
@@ -77,19 +97,22 @@ while [ $run -lt "$RUNS" ]; do
     wait $!
     told host-guest /tmp/vm0.said /tmp/other
     guest_does vm0 "netpong -l" &
-    in_dom0 1 "netpong -c 10.7.0.2 -t $DURATION tcp 8" >/tmp/other 2>&1
+    in_dom0 1 "netpong -c 10.7.0.2 -t $DURATION $tcp" >/tmp/other 2>&1
     wait $!
     told host-guest /tmp/other
 
-    xl vcpu-pin vm0 0 0
     xl vcpu-pin vm1 0 1
+    vchans host-guest dom0 0
+
+    xl vcpu-pin vm0 0 0
     guest_does vm0 "$pong $key $plan" &
     guest_does vm1 "$pong $key $plan"
     wait $!
     told guest-guest /tmp/vm0.said /tmp/vm1.said
     guest_does vm0 "netpong -l" &
-    guest_does vm1 "netpong -c 10.7.0.2 -t $DURATION tcp 8"
+    guest_does vm1 "netpong -c 10.7.0.2 -t $DURATION $tcp"
     wait $!
     told guest-guest /tmp/vm1.said
+    vchans guest-guest vm0 "$(id_of vm0)"
 done
 passed "all was measured"
