@@ -20,7 +20,7 @@ fn run(words: &[&str], input: &str) -> Output {
 }
 
 fn scratch(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("vshmem-place-{}-{name}", std::process::id()));
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("vshmem-place-{name}"));
     std::fs::create_dir_all(&path).unwrap();
     path
 }
