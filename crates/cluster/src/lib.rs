@@ -72,6 +72,7 @@ pub use host::repair::{repair, watch as watch_cluster};
 pub use host::restart::restart;
 pub use host::up::{up, How};
 pub use host::users::{check_unused, declare_dead_machines};
+pub use launcher::affinity;
 pub use launcher::options::{Options as UpOptions, PoolOptions, Progress};
 pub use launcher::qemu::attach::{attach, detach, AttachOptions, AttachResult};
 pub use launcher::qemu::attached::{Attached, Monitor};

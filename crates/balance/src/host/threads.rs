@@ -1,13 +1,13 @@
-//! The processors that threads may run on.
+//! The processors that threads may run on, of which some end meanwhile.
 
 use rustix::io::Errno;
-use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet as Mask, Pid};
 use std::io;
+use vshmem_cluster::affinity;
 
 /// The processors that a thread may run on; `None` if there is no such thread.
 pub fn allowed(thread: i32) -> io::Result<Option<Vec<u32>>> {
-    match sched_getaffinity(Pid::from_raw(thread)) {
-        Ok(mask) => Ok(Some((0..Mask::MAX_CPU).filter(|it| mask.is_set(*it)).map(|it| it as u32).collect())),
+    match affinity::allowed(thread) {
+        Ok(processors) => Ok(Some(processors.iter().collect())),
         Err(Errno::SRCH) => Ok(None),
         Err(why) => Err(why.into()),
     }
@@ -15,9 +15,7 @@ pub fn allowed(thread: i32) -> io::Result<Option<Vec<u32>>> {
 
 /// Lets a thread run on these processors. It is no error if it has ended.
 pub fn allow(thread: i32, processors: &[u32]) -> io::Result<()> {
-    let mut mask = Mask::new();
-    processors.iter().map(|it| *it as usize).filter(|it| *it < Mask::MAX_CPU).for_each(|it| mask.set(it));
-    match sched_setaffinity(Pid::from_raw(thread), &mask) {
+    match affinity::set_allowed(thread, &processors.iter().copied().collect()) {
         Err(Errno::SRCH) => Ok(()),
         done => Ok(done?),
     }

@@ -56,7 +56,7 @@ pub fn pin(process: i32, vcpus: &[i32], pins: &Pins) -> io::Result<()> {
         for thread in wrong {
             match set_allowed(thread, others) {
                 // It has ended meanwhile.
-                Err(why) if why.raw_os_error() == Some(libc::ESRCH) => (),
+                Err(Errno::SRCH) => (),
                 done => done?,
             }
         }
@@ -115,14 +115,21 @@ pub fn thread_of(process: i32, number: i32) -> io::Result<i32> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-fn set_allowed(thread: i32, set: &CpuSet) -> io::Result<()> {
+/// Lets a thread run on these processors, and on no others; 0 is the caller.
+///
+/// # Errors
+/// There is no such thread, it is another user's, or this host has none of the processors.
+pub fn set_allowed(thread: i32, set: &CpuSet) -> Result<(), Errno> {
     let mut mask = Mask::new();
     set.iter().map(|core| core as usize).filter(|core| *core < Mask::MAX_CPU).for_each(|core| mask.set(core));
-    Ok(sched_setaffinity(Pid::from_raw(thread), &mask)?)
+    sched_setaffinity(Pid::from_raw(thread), &mask)
 }
 
 /// Where a thread may run; 0 is the caller.
-fn allowed(thread: i32) -> Result<CpuSet, Errno> {
+///
+/// # Errors
+/// There is no such thread.
+pub fn allowed(thread: i32) -> Result<CpuSet, Errno> {
     let mask = sched_getaffinity(Pid::from_raw(thread))?;
     Ok((0..Mask::MAX_CPU).filter(|core| mask.is_set(*core)).map(|core| core as u32).collect())
 }
