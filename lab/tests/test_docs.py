@@ -18,8 +18,19 @@ from vshmem_lab.text import size
 
 TIME = re.compile(r"([\d.,]+) (?:ns|µs|ms|s)")
 # In text: with its unit, as settings are times, too.
-SAID = re.compile(r"(?<![\d.,])(\d[\d.,]*) (ns|µs|ms)\b")
-SETTINGS = {("2", "ms")}  # a process that waits for long looks so often
+NUMBER, UNIT = r"(?<![\d.,])(\d[\d.,]*)", r"(ns|µs|ms|[KMG]i?B/s|[MG]flop/s)(?!\w)"
+SAID = re.compile(f"{NUMBER} +{UNIT}")
+TWO = re.compile(f"{NUMBER}(?: to | and | or |-)([\\d.,]+) +{UNIT}")
+CODE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)  # what commands say, for example
+# Times that are settings, or limits of others'.
+SETTINGS = {
+    ("2", "ms"),  # a process that waits for long looks so often
+    ("10", "ms"),  # the back end waits so long for a lock
+    ("20", "ms"),  # a queue goes on without a member that has been stopped for so long
+    ("10", "ns"),  # the unit in which a waiter counts
+    ("200", "µs"),  # KVM polls for so long
+    ("1", "ns"),  # the least slack of a timer
+}
 PAGE = """Before.
 
 <!-- lab once toys
@@ -81,30 +92,54 @@ def test_times_in_the_readme_that_are_typed_in_are_those_of_a_result_that_it_nam
 
 
 def figures_in_text(page: str) -> set[tuple[str, str]]:
-    """Times that a page has anywhere, but not in tables that are made from a result."""
-    return set(SAID.findall(docs.MARKED.sub("", page))) - SETTINGS
+    """Times and rates that a page has anywhere, but in tables that are made from a result."""
+    text = CODE.sub("", docs.MARKED.sub("", page)).replace("\n", " ")
+    return set(SAID.findall(TWO.sub(r"\1 \3, \2 \3", text))) - SETTINGS
 
 
-def test_times_in_the_text_of_the_readme_are_those_of_a_result_that_it_names() -> None:
-    page = (paths.ROOT / "README.md").read_text()
-    prose = "\n".join(line for line in page.splitlines() if line[:1] != "|")
-    kept = [_nanoseconds(*found) for found in SAID.findall(kept_texts(page))]
-    figures = figures_in_text(prose)
-    assert len(figures) > 3
-    for number, unit in figures:
+def written() -> list[Path]:
+    """All that documents the product, but what has changed in it."""
+    pages = [*docs.pages(), *paths.ROOT.glob("docs/man/*"), *paths.ROOT.glob("examples/*.md")]
+    return [page for page in pages if page.name != "CHANGELOG.md"]
+
+
+@pytest.mark.parametrize("page", written(), ids=lambda page: page.name)
+def test_times_in_the_text_of_a_page_are_those_of_a_result_that_it_names(page: Path) -> None:
+    text = page.read_text()
+    prose = "\n".join(line for line in text.splitlines() if line[:1] != "|")
+    asked = prose if page == paths.ROOT / "README.md" else text
+    kept = [_in_least_unit(*found) for found in SAID.findall(kept_texts(text))]
+    for number, unit in figures_in_text(asked):
         # As many digits as are said.
-        half = _nanoseconds("5", unit) / 10 ** (len(number.partition(".")[2]) + 1)
-        wanted = _nanoseconds(number, unit)
-        assert any(abs(value - wanted) <= half * 1.0001 for value in kept), f"{number} {unit}"
+        half = _in_least_unit("5", unit)[0] / 10 ** (len(number.partition(".")[2]) + 1)
+        wanted, kind = _in_least_unit(number, unit)
+        near = (abs(value - wanted) <= half * 1.0001 for value, of in kept if of == kind)
+        assert any(near), f"{number} {unit}"
 
 
-def _nanoseconds(number: str, unit: str) -> float:
-    return float(number.replace(",", "")) * {"ns": 1, "µs": 1e3, "ms": 1e6}[unit]
+def test_the_readme_has_times_in_its_text() -> None:
+    assert len(figures_in_text((paths.ROOT / "README.md").read_text())) > 3
+
+
+LEAST = {"ns": (1, "ns"), "µs": (1e3, "ns"), "ms": (1e6, "ns")}
+
+
+def _in_least_unit(number: str, unit: str) -> tuple[float, str]:
+    """A figure, times in nanoseconds, and its unit."""
+    factor, least = LEAST.get(unit, (1, unit))
+    return float(number.rstrip(",.").replace(",", "")) * factor, least
 
 
 def test_a_time_in_a_sentence_is_found() -> None:
     found = figures_in_text("It takes 1.3 µs, looks every 2 ms\nand 1,566 ns of 7 machines.")
     assert found == {("1.3", "µs"), ("1,566", "ns")}
+    assert figures_in_text("5 to 7 µs, 1-3 GB/s") == {
+        ("5", "µs"),
+        ("7", "µs"),
+        ("1", "GB/s"),
+        ("3", "GB/s"),
+    }
+    assert not figures_in_text("```\n$ measure\n7 ns\n```\n")
     assert not figures_in_text("<!-- lab a b\nc\n-->\nIn 1 ns.\n<!-- lab end -->")
 
 
