@@ -83,6 +83,7 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
         self.now, self._seconds = 0.0, seconds
         monkeypatch.setattr("vshmem_lab.driver.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("vshmem_lab.driver.time.time", lambda: self.now)
 
     def alter(self, turn, _: int) -> float:
         """A value; the time that its turn takes is over."""
@@ -122,6 +123,16 @@ def test_time_is_shared_out(
     clock = Clock(monkeypatch, Vshmem=10, kernel=1)
     assert rounds(tmp_path, clock, until, *cases) == {"ours": ours, "theirs": theirs}
     assert clock.now <= max(until, 11)
+
+
+def test_a_resumed_run_knows_what_takes_long(tmp_path: Path, monkeypatch) -> None:
+    cases = (case(THEIRS, name="theirs", **COLD), case(OURS, name="ours", **COLD))
+    clock = Clock(monkeypatch, Vshmem=10, kernel=1)
+    assert rounds(tmp_path, clock, 0, *cases) == {"theirs": 1, "ours": 1}
+    again = Store.resume(tmp_path / "run")
+    find = all_fake(ours=Fake(alter=clock.alter), theirs=Fake(alter=clock.alter))
+    Driver(find, again, 3, 0.1, Silent(), until=clock.now + 9).run(cases[1:])
+    assert again.repetitions(cases[1])[1] == 1
 
 
 def test_cases_that_share_a_job_share_a_round(tmp_path: Path, monkeypatch) -> None:

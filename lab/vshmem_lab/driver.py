@@ -81,7 +81,8 @@ class Driver:
         while True:
             left = [case for case in cases if not self._is_done(case)]
             few = {case for case in left if self._store.repetitions(case)[1] < stats.FEWEST}
-            chosen = rounds.that_fit(left, self._took, few, until - time.monotonic())
+            took = {case: self._took.get(case, self._store.took(case)) for case in left}
+            chosen = rounds.that_fit(left, took, few, until - time.monotonic())
             if not chosen:
                 return
             for case in chosen:

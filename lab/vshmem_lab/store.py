@@ -82,6 +82,7 @@ class Store:
         self.folder = folder
         self._samples = folder / SAMPLES
         self._done: dict[tuple[str, str, str], list[bool]] = {}
+        self._took: dict[tuple[str, str, str], float] = {}
 
     @classmethod
     def create(cls, folder: Path, about: dict) -> Store:
@@ -105,9 +106,13 @@ class Store:
         store = cls(folder)
         rows = read_rows(folder)
         found: dict[tuple[str, str, str], dict[int, bool]] = {}
+        before = None
         for row in rows:
-            case = found.setdefault((row["suite"], row["case"], row["environment"]), {})
-            case[int(row["repetition"])] = row["steady"] == "True"
+            key, now = (row["suite"], row["case"], row["environment"]), float(row["time"])
+            found.setdefault(key, {})[int(row["repetition"])] = row["steady"] == "True"
+            if before is not None and now > before:
+                store._took[key] = min(now - before, store._took.get(key, now - before))
+            before = now
         store._done = {case: list(steady.values()) for case, steady in found.items()}
         return store
 
@@ -125,6 +130,10 @@ class Store:
         """How many steady repetitions it has, and how many altogether."""
         steady = self._done.get((case.suite, case.name, case.environment), [])
         return sum(steady), len(steady)
+
+    def took(self, case: Case) -> float:
+        """The seconds that its quickest repetition took when this run was measured before, or 0."""
+        return self._took.get((case.suite, case.name, case.environment), 0)
 
     def append(self, rows: Sequence[Row]) -> None:
         """Keeps a repetition."""
