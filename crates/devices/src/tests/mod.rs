@@ -1,0 +1,5 @@
+//! What is done to a kernel that is modelled, with kills at each step.
+
+mod fake;
+mod kills;
+mod looks;
