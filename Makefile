@@ -31,7 +31,7 @@ LAB_FILES := $(wildcard lab/vshmem_lab/*.py lab/vshmem_lab/*/*.py lab/src/*.[ch]
 INSTALL_DOCS := MANDIR='$(DESTDIR)$(MANDIR)' DATADIR='$(DESTDIR)$(DATADIR)' DOCDIR='$(DESTDIR)$(DOCDIR)' ZSHDIR='$(DESTDIR)$(ZSHDIR)' scripts/install-docs.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare build demo lab test test-all test-kvm test-xen soak fuzz sanitize lint site bench bench-xen install uninstall deb clean
+.PHONY: help prepare build demo lab test test-all test-devices test-kvm test-xen soak fuzz sanitize lint site bench bench-xen install uninstall deb clean
 
 help: ## this list
 	@echo 'Vshmem $(VERSION): System V IPC across processes, containers and virtual machines'
@@ -77,6 +77,11 @@ test-kvm: ## all tests of machines on KVM; where there is none, in an emulated m
 	@scripts/prepare.sh --install build kvm
 	@$(MAKE) --no-print-directory build
 	@tests/kvm/run.sh $(CASES) || [ $$? -eq 77 ]
+
+test-devices: ## machines that have devices for themselves, in an emulated machine with an IOMMU and drives (ten minutes)
+	@scripts/prepare.sh --install build kvm
+	@$(MAKE) --no-print-directory build
+	@tests/devices/run.sh || [ $$? -eq 77 ]
 
 test-xen: ## all of the port to Xen: Xen and its domains inside QEMU (test-all has a part of it)
 	@tests/xen/run.sh && lab/check-xen.sh || [ $$? -eq 77 ]

@@ -6,6 +6,7 @@ use crate::args::{
 };
 use crate::attach::{Attach, Detach};
 use crate::changes::{Grow, Repair, Shrink};
+use crate::devices::Devices;
 use crate::doctor::Doctor;
 use crate::grants::{Grant, Revoke};
 use crate::mpirun::args::Mpirun;
@@ -57,6 +58,8 @@ pub enum Command {
     Rsh(Rsh),
     /// Show whether a program's System V calls reach a pool, or why not
     Explain(Explain),
+    /// List devices that machines can be given, and what stands in the way
+    Devices(Devices),
     /// Find what costs a machine or its host speed, and apply the remedies
     Doctor(Box<Doctor>),
     /// End machines and remove everything that belongs to them

@@ -22,6 +22,7 @@ use vshmem_cluster::{
     AttachedStatus, Health, How, Listed, Machine, MachineState, Monitor, Permitted, Progress, Record, Result,
     Running,
 };
+use vshmem_devices::choose::Assigned;
 
 /// Each machine's member in the cluster's pool.
 fn members(listed: &Listed) -> Vec<Option<Member>> {
@@ -276,6 +277,8 @@ struct MachineEntry<'a> {
     cpus: u32,
     /// Its memory in bytes.
     memory: u64,
+    /// The devices of the host that it has for itself.
+    devices: &'a [Assigned],
     /// The host's cores that its virtual cores are pinned to.
     cores: &'a [usize],
     /// Where it runs; null: no placement was asked for.
@@ -349,6 +352,7 @@ impl<'a> Cluster<'a> {
             domain: runs(machine, state).and_then(Running::domain),
             cpus: machine.cpus,
             memory: machine.memory,
+            devices: &machine.devices,
             cores: &machine.cores,
             placement: Placement::of(machine),
             member,

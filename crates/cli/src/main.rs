@@ -15,6 +15,7 @@ mod check;
 mod commands;
 mod complete;
 mod description;
+mod devices;
 mod doctor;
 mod explain;
 mod external;
@@ -83,6 +84,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Ps(ps) => machines::ps(&ps),
         Command::Exec(exec) => run::exec(exec),
         Command::Shell(shell) => run::shell(shell),
+        Command::Devices(devices) => devices::devices(&devices),
         Command::Doctor(doctor) => doctor::doctor(*doctor),
         Command::Explain(explain) => explain::explain(&explain),
         Command::Run(run) => run::run(run, further),

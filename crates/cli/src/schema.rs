@@ -15,6 +15,8 @@ pub enum Documents {
     Agent,
     /// vshmem check
     Check,
+    /// vshmem devices
+    Devices,
     /// vshmem doctor
     Doctor,
     /// vshmem explain
@@ -46,6 +48,7 @@ fn schema_of(which: Documents) -> Schema {
     match which {
         Documents::Agent => shape::<crate::agent::Status>(),
         Documents::Check => shape::<crate::check::Shown<'_>>(),
+        Documents::Devices => shape::<crate::devices::Report>(),
         Documents::Doctor => shape::<crate::doctor::Report<'_>>(),
         Documents::Explain => shape::<crate::explain::Explained>(),
         Documents::Grant => shape::<crate::grants::Granted<'_>>(),

@@ -5,6 +5,7 @@ use crate::launcher::options::{MachineOptions, Options, PoolOptions};
 use crate::placement::plan::Placed;
 use crate::placement::rules::Rules;
 use std::fmt::{self, Debug};
+use vshmem_devices::want::Want;
 
 /// What a change takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub enum Step {
     Add(MachineOptions),
     /// A machine has other cores and memory.
     Resize(MachineOptions),
+    /// A machine has other devices. The machine, and what it asks for.
+    Devices(String, Vec<Want>),
     /// Machines are placed by other rules from now on.
     Rules(Option<Rules>),
     /// A machine is placed anew, or not at all any more. The machine, and where it runs.
@@ -111,7 +114,7 @@ pub fn plan(old: &Options, new: &Options, running: &dyn Running) -> Vec<Change> 
         Step::Revoke(..) => 3,
         Step::DropPool(_) => 6,
         Step::Add(_) => 5,
-        Step::Grant(..) | Step::Resize(_) | Step::Place(..) | Step::Revive(_) => 4,
+        Step::Grant(..) | Step::Resize(_) | Step::Devices(..) | Step::Place(..) | Step::Revive(_) => 4,
     });
     all
 }
@@ -208,6 +211,11 @@ fn machines(old: &Options, new: &Options, running: &dyn Running, all: &mut Vec<C
         if (had.cpus, had.memory) != (machine.cpus, machine.memory) {
             all.push(restarts(Step::Resize(machine.clone()), resized(had, machine)));
         }
+        if had.devices != machine.devices {
+            let (new, old) = (told(&machine.devices), told(&had.devices));
+            let step = Step::Devices(name.clone(), machine.devices.clone());
+            all.push(restarts(step, format!("{name}: devices {new} instead of {old}")));
+        }
         if let Some(moved) = running.moves(name) {
             let step = Step::Place(name.clone(), moved.placed.clone().map(Box::new));
             all.push(match !died && moved.live {
@@ -248,15 +256,27 @@ fn resized(had: &MachineOptions, machine: &MachineOptions) -> String {
     format!("{}: {}", machine.name, parts.join(", "))
 }
 
+/// Devices in words.
+fn told(devices: &[Want]) -> String {
+    match devices.is_empty() {
+        true => "none".into(),
+        false => devices.iter().map(Want::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
 /// A machine in words.
 pub fn described(machine: &MachineOptions) -> String {
-    let MachineOptions { name, cpus, memory, pools } = machine;
+    let MachineOptions { name, cpus, memory, devices, pools } = machine;
     let plural = if *cpus == 1 { "" } else { "s" };
     let pools = match pools.is_empty() {
         true => "no pools".into(),
         false => format!("pools {}", pools.join(", ")),
     };
-    format!("{name}: {cpus} core{plural}, {} of memory, {pools}", crate::size::show(*memory))
+    let devices = match devices.is_empty() {
+        true => String::new(),
+        false => format!(", devices {}", told(devices)),
+    };
+    format!("{name}: {cpus} core{plural}, {} of memory, {pools}{devices}", crate::size::show(*memory))
 }
 
 #[cfg(test)]
@@ -321,6 +341,14 @@ mod tests {
                 two,
                 "[[machines]]\ncount = 2\ncpus = 2",
                 vec!["restart vm0: 2 cores instead of 1", "restart vm1: 2 cores instead of 1"],
+            ),
+            (
+                "[[machines]]\nname = 'a'\ndevices = ['01:00.0']",
+                "[[machines]]\nname = 'a'\n[[machines]]\nname = 'b'\ndevices = ['2 x nvme', 'vf of 02:00.0']",
+                vec![
+                    "restart a: devices none instead of 0000:01:00.0",
+                    "live add b: 1 core, 512M of memory, pools default, devices 2 x nvme, vf of 0000:02:00.0",
+                ],
             ),
             ("", "network = false", vec!["rebuild network: true becomes false"]),
             ("", "driver = 'none'", vec!["rebuild driver: Auto becomes None"]),
@@ -389,7 +417,7 @@ mod tests {
             accel: _,
             kernel: _,
         } = options("");
-        let MachineOptions { name: _, cpus: _, memory: _, pools: _ } = &machines[0];
+        let MachineOptions { name: _, cpus: _, memory: _, devices: _, pools: _ } = &machines[0];
         let PoolOptions { name: _, host: _, size: _, align: _, transport: _, reserve: _ } = &pools[0];
     }
 }

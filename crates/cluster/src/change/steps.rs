@@ -6,14 +6,14 @@ use crate::commands::location::Location;
 use crate::commands::run::{run, Options as RunOptions};
 use crate::description::pools::OWN;
 use crate::error::{Error, Result};
-use crate::host::{claims, cluster, placing, users};
+use crate::host::{claims, cluster, devices, placing, users};
 use crate::launcher::options::{MachineOptions, Options, PoolOptions, Progress};
 use crate::launcher::pool;
 use crate::launcher::starting::network_of;
 use crate::launcher::table::{self, grant, revoke};
 use crate::placement::plan::Placed;
 use crate::pools::{reserve, Form};
-use crate::state::directories::private_directory;
+use crate::state::directories::{cluster_directory, private_directory};
 use crate::state::host_pool::{HostPool, UNRESERVED};
 use crate::state::lock::{try_lock_cluster, wait_for_lock};
 use crate::state::machine::{index_of, no_cluster, state, MachineState};
@@ -49,6 +49,10 @@ pub fn make(cluster: &str, change: &Change, report: &mut dyn FnMut(Progress)) ->
             (record.machines[index].cpus, record.machines[index].memory) = (machine.cpus, machine.memory);
             let options = found(&mut options.machines, |it| it.name == machine.name)?;
             (options.cpus, options.memory) = (machine.cpus, machine.memory);
+            Ok(())
+        }),
+        Step::Devices(machine, wants) => with_record(cluster, |_, options| {
+            found(&mut options.machines, |it| it.name == *machine)?.devices.clone_from(wants);
             Ok(())
         }),
         Step::Rules(rules) => with_record(cluster, |_, options| {
@@ -226,6 +230,7 @@ fn add(cluster: &str, wanted: &MachineOptions) -> Result<()> {
             resident: None,
             cpus: wanted.cpus,
             memory: wanted.memory,
+            devices: vec![],
             first_pools: pools.clone(),
             pools,
             lost_pools: vec![],
@@ -242,7 +247,9 @@ pub fn claim(cluster: &str, names: &[String], overcommit: bool) -> Result<()> {
     with_record(cluster, |record, options| {
         let indices: Vec<usize> = names.iter().map(|name| index_of(record, name)).collect::<Result<_>>()?;
         record.options = Some(options.clone());
-        claims::claim(record, &indices, overcommit, |record| placing::place(record, &indices))
+        devices::claim(record, &indices, |record| {
+            claims::claim(record, &indices, overcommit, |record| placing::place(record, &indices))
+        })
     })
 }
 
@@ -254,6 +261,7 @@ pub fn remove(cluster: &str, name: &str) -> Result<()> {
             running.end(EXIT_TIMEOUT);
         }
         cluster::declare_one_dead(record, index);
+        devices::release(&cluster_directory(cluster)?, Some(name))?;
         let directory = record.machine_directory(&record.machines[index])?;
         let _ = fs::remove_dir_all(directory);
         record.machines.remove(index);

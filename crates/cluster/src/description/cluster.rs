@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use vshmem_devices::want::Want;
 
 /// A cluster of machines on this host: `vshmem up FILE.toml` starts it. Everything has a default.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
@@ -75,6 +76,10 @@ pub struct Group {
     pub cpus: Option<u32>,
     /// Memory of each; by default, 512M.
     pub memory: Option<Size>,
+    /// Devices of the host that each has for itself: an address ("0000:01:00.0"), a virtual function
+    /// ("vf of 0000:01:00.0"), any of a vendor and device ("10de:20b5") or of a kind ("nvme"); with a count
+    /// before it, several ("2 x nvme"). See vshmem devices.
+    pub devices: Vec<Want>,
 }
 
 /// A pool.

@@ -182,7 +182,7 @@ mod tests {
     fn mistakes_have_a_place() {
         assert_eq!(
             refused("[[machines]]\n\tcpu = 2\n"),
-            "c.toml:2:2: unknown field `cpu`, expected one of `name`, `count`, `cpus`, `memory`\n  \
+            "c.toml:2:2: unknown field `cpu`, expected one of `name`, `count`, `cpus`, `memory`, `devices`\n  \
              2 | \tcpu = 2\n    | \t^^^\n  Did you mean cpus?"
         );
         assert!(refused("[[machines]]\nmemory = \"5X\"\n").starts_with("c.toml:2:10: a size is a number"));

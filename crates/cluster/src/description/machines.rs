@@ -47,8 +47,9 @@ pub fn machines(description: &Description) -> Result<Vec<(MachineOptions, String
             }
             let cpus = group.cpus.unwrap_or(DEFAULT_CPUS);
             let memory = group.memory.unwrap_or(DEFAULT_MEMORY).0;
+            let devices = group.devices.clone();
             let group = group.name.clone().unwrap_or_default();
-            all.push((MachineOptions { name, cpus, memory, pools: vec![] }, group));
+            all.push((MachineOptions { name, cpus, memory, devices, pools: vec![] }, group));
         }
         if group.name.is_none() {
             unnamed += group.count.unwrap_or(1);

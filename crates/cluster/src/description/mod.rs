@@ -6,9 +6,10 @@
 //! | [`cluster`] | what can be said of a cluster |
 //! | [`mod@file`] | reading that from a file, and where in it a mistake is |
 //! | [`fault`] | a mistake in a description |
-//! | [`resolve`], [`machines`], [`pools`] | the machines and pools that are meant, with every default |
+//! | [`resolve`], [`machines`], [`devices`], [`pools`] | the machines, their devices and pools that are meant, with every default |
 
 pub mod cluster;
+pub mod devices;
 pub mod fault;
 pub mod file;
 pub mod machines;

@@ -2,7 +2,7 @@
 
 use super::cluster::{Description, Size};
 use super::fault::Fault;
-use super::{machines, pools};
+use super::{devices, machines, pools};
 use crate::boot::driver::Choice;
 use crate::launcher::options::{MachineOptions, Options};
 use crate::launcher::table::{by_name, launchers};
@@ -21,6 +21,7 @@ impl Description {
     pub fn resolve(&self) -> Result<(&'static dyn Launcher, Options), Fault> {
         let launcher = self.launcher()?;
         let mut machines = machines::machines(self)?;
+        devices::check(self, launcher)?;
         let pools = pools::pools(self, launcher, &mut machines)?;
         let cluster = self.name.clone().unwrap_or_else(|| DEFAULT_NAME.into());
         check_name(&cluster).map_err(|error| Fault::because(&["name"], error))?;

@@ -1,5 +1,6 @@
 //! Listing clusters and ending them.
 
+use super::devices;
 use crate::client::Client;
 use crate::error::Result;
 use crate::launcher::running::Running;
@@ -185,6 +186,7 @@ pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
             }
         });
     }
+    let given_back = devices::release(&cluster_directory(name)?, None);
     if let Some(record) = record {
         if record.doorbell {
             table::of(record).stop_serving(&record.pool);
@@ -196,5 +198,6 @@ pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
         table::of(record).remove_pool(record)?;
         record.made_pools.iter().try_for_each(|name| pool::remove(name))?;
     }
-    remove_cluster_directory(name)
+    remove_cluster_directory(name)?;
+    given_back
 }

@@ -5,6 +5,7 @@
 //! | `up`, `restart`, `repair`, `wait` | starting machines, and waiting until they take commands |
 //! | `batches`, `claims` | which machines boot together, and whether this host has their memory |
 //! | `placing` | on which cores machines run |
+//! | `devices` | devices of this host that machines have for themselves |
 //! | `cluster` | listing clusters and ending them |
 //! | `serving` | the sockets at which the back end serves pools |
 //! | `users` | users of a pool |
@@ -13,6 +14,7 @@
 mod batches;
 pub mod claims;
 pub mod cluster;
+pub mod devices;
 pub mod names;
 pub mod placing;
 pub mod repair;

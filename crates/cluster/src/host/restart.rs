@@ -1,7 +1,7 @@
 //! Restarts machines of a cluster: those that died, and running ones, whose power is cut.
 
 use super::wait::wait;
-use super::{batches, claims, cluster, placing, serving};
+use super::{batches, claims, cluster, devices, placing, serving};
 use crate::boot::driver;
 use crate::boot::initramfs::Initramfs;
 use crate::boot::software::Software;
@@ -75,7 +75,9 @@ pub fn restart_with(
     for &index in &indices {
         serving::sockets(launcher, &record, &record.machines[index].first_pools)?;
     }
-    claims::claim_cores(&mut record, |record| placing::place_anew(record, &indices))?;
+    devices::claim(&mut record, &indices, |record| {
+        claims::claim_cores(record, |record| placing::place_anew(record, &indices))
+    })?;
     let how = How { pools, timeout };
     let later = restart_all(record, &indices, (&software, &initramfs), how, report)
         .map_err(|error| interrupt::check().err().unwrap_or(error))?;
@@ -203,6 +205,7 @@ fn restart_all(
     for &index in indices {
         later.push((record.machines[index].name.clone(), end(&mut record, index, how.pools)?));
     }
+    devices::bind(&record, indices)?;
     let cpus: Vec<u32> = indices.iter().map(|&index| record.machines[index].cpus).collect();
     for batch in batches::of(&cpus) {
         let mut starting = Vec::new();

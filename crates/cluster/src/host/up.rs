@@ -1,7 +1,7 @@
 //! Starts a cluster.
 
 use super::wait::wait;
-use super::{batches, claims, cluster, placing, serving, users};
+use super::{batches, claims, cluster, devices, placing, serving, users};
 use crate::boot::initramfs::Initramfs;
 use crate::boot::software::Software;
 use crate::description::machines::MAX_NAME;
@@ -188,6 +188,7 @@ fn prepare(
             resident: None,
             cpus: machine.cpus,
             memory: machine.memory,
+            devices: vec![],
             first_pools: its_pools.clone(),
             pools: its_pools,
             lost_pools: vec![],
@@ -215,8 +216,11 @@ fn prepare(
         options: Some(options.clone()),
     };
     let all: Vec<usize> = (0..record.machines.len()).collect();
-    claims::claim(&mut record, &all, how.overcommit, |record| placing::place_all(launcher, record))?;
+    devices::claim(&mut record, &all, |record| {
+        claims::claim(record, &all, how.overcommit, |record| placing::place_all(launcher, record))
+    })?;
     started.record = Some(record.clone());
+    devices::bind(&record, &all)?;
     for machine in &record.machines {
         private_directory(&record.machine_directory(machine)?)?;
     }

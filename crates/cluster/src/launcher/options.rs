@@ -5,6 +5,7 @@ use crate::placement::rules::Rules;
 use crate::state::ports::Ports;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use vshmem_devices::want::Want;
 
 /// Options of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +45,9 @@ pub struct MachineOptions {
     pub cpus: u32,
     /// Memory in bytes.
     pub memory: u64,
+    /// The devices of the host that it has for itself.
+    #[serde(default)]
+    pub devices: Vec<Want>,
     /// The pools that it gets, by their names, in their order.
     pub pools: Vec<String>,
 }

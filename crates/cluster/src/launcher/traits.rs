@@ -158,6 +158,8 @@ pub struct Facts {
     pub needs_back_end: bool,
     /// Virtual cores are threads of this host, which can be pinned, and their memory is its own.
     pub can_pin: bool,
+    /// Its machines can have devices of the host for themselves.
+    pub gives_devices: bool,
     /// A machine notices when the host's end of a channel is closed.
     pub reports_hang_up: bool,
     /// Machines and their pool have memory of their own, apart from this host's.

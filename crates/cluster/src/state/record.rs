@@ -12,7 +12,8 @@ use crate::participants::MemberId;
 use crate::placement::binding::Resident;
 use crate::placement::plan::Placed;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use vshmem_devices::choose::Assigned;
 
 /// A pool that a machine has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +69,9 @@ pub struct Machine {
     /// Its memory in bytes.
     #[serde(default)]
     pub memory: u64,
+    /// The devices that it has for itself.
+    #[serde(default)]
+    pub devices: Vec<Assigned>,
     /// The pools that it starts with.
     #[serde(default)]
     pub first_pools: Vec<Granted>,
@@ -151,6 +155,11 @@ impl Record {
     pub fn read(name: &str) -> Result<Option<Record>> {
         let hint = format!("Remove what is left with: vshmem down --cluster {name}");
         stored::read(&cluster_directory(name)?.join(RECORD), VERSION, &hint)
+    }
+
+    /// Reads the record of the cluster with this directory; `None` if there is none.
+    pub fn read_in(directory: &Path) -> Result<Option<Record>> {
+        stored::read(&directory.join(RECORD), VERSION, "Remove what is left with: vshmem down")
     }
 
     /// Replaces the record.

@@ -2,6 +2,7 @@
 //! logs.
 
 use super::logs;
+use super::passed;
 use super::sandbox::{Descriptor, SandboxSpec, DESCRIPTORS, FIRST, PROGRAM, SHARED};
 use crate::error::{error, Error, Explain, Result};
 use crate::launcher::file_tree::Empty;
@@ -52,6 +53,7 @@ fn begin() -> Result<(i32, logs::LogWriter)> {
     let spec: SandboxSpec = serde_json::from_str(&text)
         .map_err(|e| error!("QEMU's sandbox got a request that can't be understood: {e}"))?;
     raise_limit().explain(|| "could not raise the limit of descriptors".into())?;
+    passed::raise_memlock(spec.memlock).explain(|| "could not raise the limit of locked memory".into())?;
     let pair = || UnixStream::pair().explain(|| "could not make a pair of sockets".into());
     let (console, their_console) = pair()?;
     let (errors, their_errors) = pair()?;
@@ -137,6 +139,9 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
     fs::create_dir_all(&shared).explain(failed)?;
     spec.shared.build(&shared, &empty)?;
     devices(root, spec.user)?;
+    if !spec.devices.is_empty() {
+        passed::build(root, &spec.devices, &|theirs, ours, number| device(theirs, ours, number, spec.user))?;
+    }
     mount_descriptors(root).explain(failed)?;
     pivot_into(root).explain(failed)?;
     let refused = || "could not give up rights".to_string();

@@ -34,6 +34,13 @@ const DAX: &str = "dax";
 /// of them: it has room for 32 such messages.
 const CHANNELS: usize = 12;
 
+/// How long QEMU may take until it answers.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// The same if it has devices, besides the time that memory takes.
+const DEVICES_TIMEOUT: Duration = Duration::from_secs(120);
+/// Bytes of memory that a host takes in a second at least.
+const SLOWEST: u64 = 256 << 20;
+
 /// The name of a cluster's pool in its machines.
 const DEFAULT: &str = "default";
 
@@ -54,6 +61,7 @@ impl Launcher for Qemu {
             network: true,
             needs_back_end: true,
             can_pin: true,
+            gives_devices: true,
             reports_hang_up: true,
             has_own_memory: false,
         }
@@ -200,6 +208,7 @@ fn start(
         cpus: record.machines[index].cpus,
         memory: record.machines[index].memory,
         placement: machine.placement.as_deref(),
+        devices: &machine.devices,
         kernel: &sandbox::readable(&options.software.image, user, directory)?,
         initramfs: &options.initramfs.0,
         directory,
@@ -261,7 +270,13 @@ fn core_threads(record: &Record, index: usize) -> Result<Vec<i32>> {
 fn monitor(record: &Record, index: usize, process: &Process) -> Result<Qmp> {
     let directory = record.machine_directory(&record.machines[index])?;
     let socket = monitor_socket(&directory);
-    Qmp::await_at(&socket, Duration::from_secs(20), || match process.alive() {
+    let machine = &record.machines[index];
+    let patience = match machine.devices.is_empty() {
+        true => START_TIMEOUT,
+        // All memory is taken before it answers.
+        false => DEVICES_TIMEOUT + Duration::from_secs(machine.memory / SLOWEST),
+    };
+    Qmp::await_at(&socket, patience, || match process.alive() {
         true => Ok(()),
         false => Err(boot_failed(&Qemu, record, index, "QEMU has ended")),
     })

@@ -10,6 +10,7 @@
 //! | `logs` | output of machines and of QEMU |
 //! | `sockets`, `qmp`, `connection` | a QEMU's sockets, its monitor protocol, reaching it and the front end |
 //! | `ports` | the ports that pools are plugged into |
+//! | `passed` | devices of the host that a machine has for itself |
 //! | `netdev` | the network between machines |
 //! | `doorbell` | pools that the back end serves |
 //! | `grant`, `hotplug`, `plug`, `pci`, `target` | granting pools to machines that run, and revoking them |
@@ -34,6 +35,7 @@ pub mod libvirt;
 mod logs;
 mod netdev;
 mod options;
+mod passed;
 pub mod pci;
 pub mod persistent;
 mod placed;

@@ -4,6 +4,7 @@ use super::accel::Accel;
 use super::doorbell::VECTORS;
 use super::guest::PORT_NAME;
 use super::netdev;
+use super::passed;
 use super::placed;
 use super::ports::{self, Generation};
 use super::sandbox::{self, path_of, Descriptor, Descriptors};
@@ -17,6 +18,7 @@ use crate::state::share::{self, Share};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use vshmem_agent::guest::protocol::PORT;
+use vshmem_devices::choose::Assigned;
 use vshmem_transport::head::HEAD;
 
 /// A pool's file.
@@ -47,6 +49,8 @@ pub struct MachineSpec<'a> {
     pub memory: u64,
     /// Where it runs, if a placement was asked for.
     pub placement: Option<&'a Placed>,
+    /// Devices of the host that it has for itself.
+    pub devices: &'a [Assigned],
     /// Kernel image.
     pub kernel: &'a Path,
     /// Initramfs.
@@ -97,6 +101,9 @@ pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
     files(&mut out, &spec.settings.shares);
     channels(&mut out, spec);
     pools(&mut out, spec);
+    for device in passed::arguments(spec.devices) {
+        out.add("-device", &device);
+    }
     if let Some(links) = &spec.links {
         network(&mut out, links, spec.index);
     }
@@ -236,6 +243,7 @@ mod tests {
             cpus: 1,
             memory: 512 << 20,
             placement: None,
+            devices: &[],
             kernel: Path::new("/k"),
             initramfs: Path::new("/i"),
             directory: Path::new("/a,b"),

@@ -91,6 +91,7 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         cpus: 1,
         memory: 256 << 20,
         placement: None,
+        devices: &[],
         kernel: &sandbox::readable(&kernel.image, user::of_machine(0), directory)?,
         initramfs: &initramfs,
         directory,

@@ -1,6 +1,7 @@
 //! QEMU's program, and starting it.
 
 use super::options::{arguments, MachineSpec};
+use super::passed;
 use super::sandbox::{self, PROGRAM};
 use crate::error::{error, Error, Result};
 use crate::launcher::file_tree::FileTree;
@@ -51,6 +52,13 @@ pub fn start(spec: &MachineSpec<'_>) -> Result<(Process, sandbox::KillGuard)> {
         program,
         arguments,
         descriptors: descriptors.0,
+        devices: spec.devices.to_vec(),
+        memlock: passed::locked(
+            spec.devices,
+            spec.memory,
+            spec.pools.iter().map(|pool| pool.size),
+            spec.ports,
+        ),
         user: user::of_machine(spec.index),
         directory: spec.directory.into(),
     })

@@ -19,6 +19,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
+use vshmem_devices::choose::Assigned;
 
 /// The name by which this program is executed for it.
 pub const NAME: &str = "vshmem-sandbox";
@@ -81,6 +82,10 @@ pub struct SandboxSpec {
     pub arguments: Vec<String>,
     /// Its descriptors.
     pub descriptors: Vec<Descriptor>,
+    /// Devices of the host that QEMU uses.
+    pub devices: Vec<Assigned>,
+    /// How much memory QEMU locks, in bytes, if it does.
+    pub memlock: Option<u64>,
     /// The file tree that QEMU itself sees.
     pub own: FileTree,
     /// The file tree that the machine sees.

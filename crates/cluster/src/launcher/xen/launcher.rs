@@ -45,6 +45,7 @@ impl Launcher for Xen {
             network: false,
             needs_back_end: false,
             can_pin: false,
+            gives_devices: false,
             reports_hang_up: false,
             has_own_memory: true,
         }

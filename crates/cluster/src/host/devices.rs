@@ -1,0 +1,180 @@
+//! Devices of this host for machines: claimed before these start, bound to the driver by which they are given,
+//! and given back once the machines are gone.
+//!
+//! The ledger says who holds what (`vshmem_devices`); the record of a cluster says whether the holder still
+//! lives. So what a killed command has left is given back by the next one that looks.
+
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::state::directories::{boot_id, cluster_directory, private_directory, runtime_path};
+use crate::state::lock::{lock_at, wait_for_lock};
+use crate::state::machine::{state, MachineState};
+use crate::state::record::{Machine, Record};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use vshmem_devices::choose::Request;
+use vshmem_devices::hold::Devices;
+use vshmem_devices::ledger::{FileStore, Held, Holder, Ledger, Store};
+use vshmem_devices::obstacle::memlock;
+use vshmem_devices::survey::User;
+use vshmem_devices::tree::Directory;
+
+/// Where the ledger of root is, whatever its environment: the devices are the host's.
+const OF_ROOT: &str = "/run/vshmem-devices";
+/// How long the kernel may take to let go of the devices of a machine that was killed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The lock's file.
+const LOCK: &str = "host.devices";
+
+/// What machines hold of this host, as far as this user's ledger says.
+///
+/// # Errors
+/// It can't be read.
+pub fn held() -> Result<Vec<Held>> {
+    Ok(Ledger::read(&Directory::live(), &FileStore::in_directory(&directory()))?.held)
+}
+
+fn directory() -> PathBuf {
+    match User::current().is_root {
+        true => OF_ROOT.into(),
+        false => runtime_path(),
+    }
+}
+
+/// Does something with the devices, under their lock.
+fn with<T>(work: impl FnOnce(&mut Devices<'_>) -> Result<T>) -> Result<T> {
+    let directory = directory();
+    private_directory(&directory)?;
+    let file = directory.join(LOCK);
+    let lock = wait_for_lock("the devices of this host", || lock_at(&file))?;
+    let (tree, store) = (Directory::live(), FileStore::in_directory(&directory));
+    let done = Devices::open(&tree, &store).and_then(|mut devices| work(&mut devices));
+    let _ = fs::remove_file(&file);
+    drop(lock);
+    done
+}
+
+/// Whether the ledger says anything.
+fn is_used() -> bool {
+    !matches!(FileStore::in_directory(&directory()).load(), Ok(None))
+}
+
+fn holder(record: &Record, machine: &Machine) -> Result<Holder> {
+    Ok(Holder { cluster: cluster_directory(&record.name)?, machine: machine.name.clone() })
+}
+
+/// Whether a machine may still want what it holds: it may have died, and be restarted; but a cluster that did
+/// not come up is gone.
+fn lives(holder: &Holder) -> bool {
+    let record = match Record::read_in(&holder.cluster) {
+        Ok(Some(record)) => record,
+        Ok(None) => return false,
+        // It can't be told.
+        Err(_) => return true,
+    };
+    let runs = |machine| state(&record, machine) != MachineState::Died;
+    let is_up = record.starter.is_none() || record.machines.iter().any(runs);
+    record.boot == boot_id() && is_up && record.machines.iter().any(|machine| machine.name == holder.machine)
+}
+
+/// Claims devices for these machines of a record, as its options say, and has the record written. No driver is
+/// changed yet.
+///
+/// # Errors
+/// A machine can't have what it asks for, or the record is not written: then nothing is claimed.
+pub fn claim(
+    record: &mut Record,
+    indices: &[usize],
+    write: impl FnOnce(&mut Record) -> Result<()>,
+) -> Result<()> {
+    let requests = requests(record, indices)?;
+    let has_some = indices.iter().any(|&index| !record.machines[index].devices.is_empty());
+    if !has_some && requests.iter().all(|request| request.wants.is_empty()) {
+        return write(record);
+    }
+    let user = User::current();
+    with(|devices| {
+        // What can't be given back is not free: that is told where it is wanted.
+        let left = devices.repair(&lives);
+        let before = devices.held().to_vec();
+        let got = devices.claim(&requests, Some(user));
+        let got = got.map_err(|why| left.err().map_or(why.clone(), |left| left.about(&why.to_string())))?;
+        for (&index, its) in indices.iter().zip(got) {
+            record.machines[index].devices = its;
+        }
+        let locked = indices.iter().try_for_each(|&index| check_memlock(&record.machines[index], user));
+        locked.and_then(|()| write(record)).inspect_err(|_| {
+            // What can't be given back stays in the ledger.
+            let _ = devices.go_back(before);
+        })
+    })
+}
+
+fn requests(record: &Record, indices: &[usize]) -> Result<Vec<Request>> {
+    let options = record.options.as_ref();
+    let request = |&index: &usize| {
+        let machine = &record.machines[index];
+        let its = options.and_then(|options| options.machines.iter().find(|it| it.name == machine.name));
+        let wants = its.map(|its| its.devices.clone()).unwrap_or_default();
+        Ok(Request { holder: holder(record, machine)?, wants })
+    };
+    indices.iter().map(request).collect()
+}
+
+/// An error unless this user may lock what a machine with devices takes: its memory and its pools'.
+fn check_memlock(machine: &Machine, user: User) -> Result<()> {
+    if machine.devices.is_empty() {
+        return Ok(());
+    }
+    let pools = machine.first_pools.iter().map(|pool| pool.size).sum::<u64>();
+    match memlock(user, machine.memory.saturating_add(pools)) {
+        None => Ok(()),
+        Some(it) => Err(Error::new(format!("{} does not get its devices: {}", machine.name, it.why))
+            .hint(format!("To mend it, {}.", it.remedy))),
+    }
+}
+
+/// Binds the devices of these machines, none of which runs, to the driver by which they are given; and gives
+/// back what these machines have held and don't get any more.
+///
+/// # Errors
+/// One can't be bound. All have the drivers again that they had.
+pub fn bind(record: &Record, indices: &[usize]) -> Result<()> {
+    if !is_used() {
+        return Ok(());
+    }
+    let holders: Vec<Holder> =
+        indices.iter().map(|&index| holder(record, &record.machines[index])).collect::<Result<_>>()?;
+    let is_wanted = |held: &Held| {
+        let its = indices.iter().flat_map(|&index| &record.machines[index].devices);
+        // What is held for the sake of others goes with the last of its group.
+        let mut its = its.filter(|it| it.address == held.address || !held.given && it.group == held.group);
+        its.next().is_some()
+    };
+    with(|devices| {
+        devices.release(&|held| holders.contains(&held.holder) && !is_wanted(held))?;
+        devices.bind(&|held| holders.contains(&held.holder))
+    })
+}
+
+/// Gives back what a machine of the cluster with this directory holds, or all of them. They don't run.
+///
+/// # Errors
+/// Something can't be given back. It stays in the ledger, so the next command tries it again.
+pub fn release(cluster: &Path, machine: Option<&str>) -> Result<()> {
+    if !is_used() {
+        return Ok(());
+    }
+    let is_its = |holder: &Holder| {
+        holder.cluster == cluster && machine.is_none_or(|machine| holder.machine == machine)
+    };
+    let give_back = || with(|devices| devices.repair(&|holder| !is_its(holder) && lives(holder)));
+    let mut outcome = Ok(());
+    interrupt::repeat(CLOSE_TIMEOUT, Duration::from_millis(200), || {
+        outcome = give_back();
+        let is_left = || held().is_ok_and(|all| all.iter().any(|held| is_its(&held.holder)));
+        (outcome.is_ok() || !is_left()).then_some(())
+    });
+    outcome
+}
