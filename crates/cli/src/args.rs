@@ -166,6 +166,8 @@ pub enum Strict {
     Cores,
     /// Memory from the nodes of these cores, and from no others
     Memory,
+    /// Cores near to the machine's devices
+    Devices,
 }
 
 /// Values of `--placement`.

@@ -75,6 +75,7 @@ fn placement(up: &args::Up) -> Option<Placement> {
         policy: up.placement,
         cores: up.strict.contains(&args::Strict::Cores).then_some(Insist::Strict),
         memory,
+        devices: up.strict.contains(&args::Strict::Devices).then_some(Insist::Strict),
         smt: up.smt.then_some(true),
         reserve_cores: up.reserve_cores,
     };

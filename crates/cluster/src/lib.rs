@@ -66,7 +66,7 @@ pub use commands::location::{Location, Reached};
 pub use commands::run::{run, Options as RunOptions};
 pub use guest::main as guest_main;
 pub use host::cluster::{core_threads, down, health, list, Listed};
-pub use host::devices::held as held_devices;
+pub use host::devices::{held as held_devices, near as near_devices};
 pub use host::names;
 pub use host::placing::taken as taken_by_others;
 pub use host::repair::{repair, watch as watch_cluster};

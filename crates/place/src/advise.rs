@@ -9,6 +9,7 @@
 use crate::place;
 use crate::topology::Topology;
 use serde::Serialize;
+use vshmem_cluster::placement::cpuset::CpuSet;
 use vshmem_cluster::placement::plan::Plan;
 use vshmem_cluster::placement::request::{Machine, Taken};
 use vshmem_cluster::placement::rules::{Insist, Memory, Policy, Rules};
@@ -55,9 +56,11 @@ pub fn advise(topology: &Topology, ranks: usize, memory: u64, smt: bool, reserve
 
 fn divide(topology: &Topology, ranks: usize, cpus: usize, memory: u64, smt: bool, reserve: u32) -> Division {
     let (policy, cores, memory_from) = (Policy::NumaFirst, Insist::Strict, Memory::Strict);
-    let rules = Rules { policy, cores, memory: memory_from, smt, reserve_cores: reserve };
+    let rules =
+        Rules { policy, cores, memory: memory_from, devices: Insist::Preferred, smt, reserve_cores: reserve };
     let memory = memory * cpus as u64;
-    let machine = |index| Machine { name: format!("vm{index}"), cpus, memory, rules };
+    let machine =
+        |index| Machine { name: format!("vm{index}"), cpus, memory, near: CpuSet::default(), rules };
     let machines: Vec<_> = (0..ranks / cpus).map(machine).collect();
     let pairs = (ranks * (ranks - 1)) as f64;
     let apart = if ranks < 2 { 0.0 } else { (ranks * (ranks - cpus)) as f64 / pairs };

@@ -90,6 +90,8 @@ pub enum Strict {
     Cores,
     /// Memory on the nodes of these cores
     Memory,
+    /// Cores near to the machine's devices
+    Devices,
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@ use std::io::Read;
 use std::path::Path;
 use vshmem_cluster::description::cluster::{Description, Placement};
 use vshmem_cluster::description::file::File;
+use vshmem_cluster::placement::cpuset::CpuSet;
 use vshmem_cluster::placement::request::{Machine, Request, Taken, VERSION};
 use vshmem_cluster::placement::rules::{Insist, Memory, Rules};
-use vshmem_cluster::{error, taken_by_others, Explain, Result};
+use vshmem_cluster::{error, near_devices, taken_by_others, Explain, Result};
 
 /// What is to be placed.
 pub struct Wanted {
@@ -43,6 +44,7 @@ fn placement(options: &Options) -> Option<Placement> {
         policy: options.policy,
         cores: options.strict.contains(&Strict::Cores).then_some(Insist::Strict),
         memory,
+        devices: options.strict.contains(&Strict::Devices).then_some(Insist::Strict),
         smt: options.smt.then_some(true),
         reserve_cores: options.reserve_cores,
     };
@@ -55,7 +57,7 @@ fn alike(options: &Options, rules: Rules) -> Vec<Machine> {
 }
 
 fn machine(name: String, cpus: u32, memory: u64, rules: Rules) -> Machine {
-    Machine { name, cpus: cpus as usize, memory, rules }
+    Machine { name, cpus: cpus as usize, memory, near: CpuSet::default(), rules }
 }
 
 /// The machines of a file, what others have of this host if it is this one, and a note.
@@ -70,7 +72,12 @@ fn described(
     let description = file.description.clone().overridden_by(of_options);
     let (_, cluster) = description.resolve().map_err(|fault| file.explain(fault))?;
     let rules = cluster.placement.unwrap_or_default();
-    let machines = cluster.machines.into_iter().map(|it| machine(it.name, it.cpus, it.memory, rules));
+    // Devices are those of this host.
+    let near = |wants: &[_]| if elsewhere { CpuSet::default() } else { near_devices(wants) };
+    let machines = cluster.machines.into_iter().map(|it| {
+        let near = near(&it.devices);
+        Machine { near, ..machine(it.name, it.cpus, it.memory, rules) }
+    });
     let taken = if elsewhere { Taken::default() } else { taken_by_others(&cluster.cluster)? };
     let notes = match file.description.placement {
         Some(_) => String::new(),

@@ -24,7 +24,7 @@ fn nobody() -> Taken {
 }
 
 fn machine(name: &str, cpus: usize, memory: u64, rules: Rules) -> Machine {
-    Machine { name: name.into(), cpus, memory, rules }
+    Machine { name: name.into(), cpus, memory, near: CpuSet::default(), rules }
 }
 
 fn rules(policy: Policy) -> Rules {
@@ -53,6 +53,29 @@ fn hwlocs_description_is_read() {
     assert_eq!(topology.nodes[1].memory, Some(64 * GIB));
     assert!(hwloc::read(Some("no/such/file.xml")).unwrap_err().contains("no/such/file.xml"));
     assert!(hwloc::read(Some("pack:x")).is_err());
+}
+
+#[test]
+fn machines_run_near_to_their_devices() {
+    let topology = host(TWO_SOCKETS);
+    let near =
+        |cpus, policy| Machine { near: "1".parse().unwrap(), ..machine("a", cpus, GIB, rules(policy)) };
+    for policy in [Policy::Pinned, Policy::RangePinned, Policy::NumaFirst] {
+        let plan = placed(&topology, &[near(4, policy)]);
+        let its = &plan.machines[0];
+        let all: Vec<u32> = its.vcpus.iter().flat_map(|set| set.iter()).collect();
+        assert!(all.iter().all(|cpu| (16..32).contains(cpu)), "{policy:?}: {}", vcpus(its));
+        assert!(its.fallbacks.is_empty() && its.near.contains(1), "{policy:?}");
+    }
+    // What does not fit there is said, or is an error.
+    let wide = near(10, Policy::NumaFirst);
+    let said = &placed(&topology, std::slice::from_ref(&wide)).machines[0].fallbacks;
+    assert_eq!(said, &["the devices of a are near node 1, where there is no room for all its vCPUs"]);
+    let strict = Machine { rules: Rules { devices: Insist::Strict, ..wide.rules }, ..wide };
+    let why = place(&topology, &[strict], &nobody()).unwrap_err();
+    assert!(matches!(why, PlaceError::Devices { .. }), "{why}");
+    let anywhere = placed(&topology, &[near(1, Policy::Unpinned)]);
+    assert_eq!(anywhere.machines[0].fallbacks.len(), 1);
 }
 
 #[test]
@@ -237,7 +260,7 @@ fn any_rules() -> impl Strategy<Value = Rules> {
     (policy(), any::<[bool; 2]>(), memory, 0u32..2).prop_map(
         |(policy, [cores, smt], memory, reserve_cores)| {
             let cores = if cores { Insist::Strict } else { Insist::Preferred };
-            Rules { policy, cores, memory, smt, reserve_cores }
+            Rules { policy, cores, memory, devices: Insist::Preferred, smt, reserve_cores }
         },
     )
 }

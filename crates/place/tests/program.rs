@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use vshmem_cluster::placement::cpuset::CpuSet;
 use vshmem_cluster::placement::request::{Answer, Machine, Request, Taken, SAYS, VERSION};
 use vshmem_cluster::placement::rules::{Insist, Rules};
 
@@ -80,7 +81,7 @@ fn a_file_without_a_placement_is_said_to_have_none() {
 #[test]
 fn a_request_is_answered() {
     let rules = Rules { cores: Insist::Strict, ..Rules::default() };
-    let machine = |cpus| Machine { name: "a".into(), cpus, memory: 1 << 30, rules };
+    let machine = |cpus| Machine { name: "a".into(), cpus, memory: 1 << 30, near: CpuSet::default(), rules };
     let taken = Taken { cpus: "0-3".parse().unwrap(), memory: [(0, 1 << 30)].into() };
     let ask = |cpus, version| {
         let request = Request { version, machines: vec![machine(cpus)], taken: taken.clone() };

@@ -58,6 +58,8 @@ pub struct Placement {
     pub cores: Option<Insist>,
     /// Memory from the nodes of these cores, or from all nodes by turns; by default, preferred.
     pub memory: Option<Memory>,
+    /// Cores near to the devices that a machine has for itself; by default, preferred.
+    pub devices: Option<Insist>,
     /// Virtual cores may share a core of the host as its SMT siblings.
     pub smt: Option<bool>,
     /// How many cores of each memory node are left to the host; by default, none.
@@ -187,6 +189,7 @@ impl Placement {
             policy: other.policy.or(self.policy),
             cores: other.cores.or(self.cores),
             memory: other.memory.or(self.memory),
+            devices: other.devices.or(self.devices),
             smt: other.smt.or(self.smt),
             reserve_cores: other.reserve_cores.or(self.reserve_cores),
         }
@@ -198,6 +201,7 @@ impl Placement {
             policy: self.policy.unwrap_or_default(),
             cores: self.cores.unwrap_or_default(),
             memory: self.memory.unwrap_or_default(),
+            devices: self.devices.unwrap_or_default(),
             smt: self.smt.unwrap_or_default(),
             reserve_cores: self.reserve_cores.unwrap_or_default(),
         }

@@ -6,6 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::interrupt;
+use crate::placement::cpuset::CpuSet;
 use crate::state::directories::{boot_id, cluster_directory, private_directory, runtime_path};
 use crate::state::lock::{lock_at, wait_for_lock};
 use crate::state::machine::{state, MachineState};
@@ -13,12 +14,14 @@ use crate::state::record::{Machine, Record};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use vshmem_devices::choose::Request;
+use vshmem_devices::choose::{Assigned, Request};
+use vshmem_devices::function::Function;
 use vshmem_devices::hold::Devices;
 use vshmem_devices::ledger::{FileStore, Held, Holder, Ledger, Store};
 use vshmem_devices::obstacle::memlock;
-use vshmem_devices::survey::User;
+use vshmem_devices::survey::{Survey, User};
 use vshmem_devices::tree::Directory;
+use vshmem_devices::want::{Want, Which};
 
 /// Where the ledger of root is, whatever its environment: the devices are the host's.
 const OF_ROOT: &str = "/run/vshmem-devices";
@@ -133,6 +136,40 @@ fn check_memlock(machine: &Machine, user: User) -> Result<()> {
         Some(it) => Err(Error::new(format!("{} does not get its devices: {}", machine.name, it.why))
             .hint(format!("To mend it, {}.", it.remedy))),
     }
+}
+
+/// What there is to say of machines whose devices are near to a memory node, while they are not placed.
+pub fn unplaced(record: &Record) -> Vec<String> {
+    let nodes = fs::read_to_string("/sys/devices/system/node/has_cpu").unwrap_or_default();
+    if !nodes.contains(['-', ',']) {
+        return vec![];
+    }
+    let near = |machine: &&Machine| machine.placement.is_none() && !nodes_of(&machine.devices).is_empty();
+    let said = |machine: &Machine| {
+        let (name, nodes) = (&machine.name, nodes_of(&machine.devices));
+        format!("the devices of {name} are near node {nodes}, and it runs anywhere: ask for a [placement]")
+    };
+    record.machines.iter().filter(near).map(said).collect()
+}
+
+/// The memory nodes that devices are near to.
+pub fn nodes_of(devices: &[Assigned]) -> CpuSet {
+    devices.iter().filter_map(|device| device.node).collect()
+}
+
+/// The memory nodes that devices are near to which a machine asks for, as far as that does not depend on which it
+/// gets.
+pub fn near(wants: &[Want]) -> CpuSet {
+    let survey = Survey::of(&Directory::live());
+    let of = |want: &Want| {
+        let will_do = |it: &&Function| match want.which {
+            Which::VirtualOf(physical) => it.address == physical,
+            _ => want.which.is(it),
+        };
+        let nodes: Vec<Option<u32>> = survey.functions.iter().filter(will_do).map(|it| it.node).collect();
+        nodes.first().copied().flatten().filter(|node| nodes.iter().all(|it| *it == Some(*node)))
+    };
+    wants.iter().filter_map(of).collect()
 }
 
 /// Binds the devices of these machines, none of which runs, to the driver by which they are given; and gives

@@ -1,6 +1,7 @@
 //! Where a cluster's machines run on this host: places are found before they start, their threads are pinned
 //! once they have some, and when they are up it is looked up whether they are where they should be.
 
+use super::devices::nodes_of;
 use crate::error::{error, Explain, Result};
 use crate::launcher::affinity::{self, Pins};
 use crate::launcher::options::{MachineOptions, Options, Progress};
@@ -71,7 +72,7 @@ pub fn place(record: &mut Record, indices: &[usize]) -> Result<()> {
     };
     let wanted = indices.iter().map(|&index| {
         let machine = &record.machines[index];
-        request(&machine.name, machine.cpus, machine.memory, rules)
+        request(&machine.name, machine.cpus, machine.memory, nodes_of(&machine.devices), rules)
     });
     let placed = ask(record, wanted.collect(), indices)?;
     for (&index, placed) in indices.iter().zip(placed) {
@@ -108,7 +109,9 @@ fn write_down(machine: &mut Machine, placed: Option<Placed>) {
 pub fn place_anew(record: &mut Record, indices: &[usize]) -> Result<()> {
     let taken = taken(&record.name)?.cpus;
     let fits = |machine: &Machine, placed: &Placed| {
-        placed.vcpus.len() == machine.cpus as usize && placed.memory == machine.memory
+        placed.vcpus.len() == machine.cpus as usize
+            && placed.memory == machine.memory
+            && placed.near == nodes_of(&machine.devices)
     };
     let is_free = |placed: &Placed| placed.pinned().all(|core| !taken.contains(core));
     let stays =
@@ -130,8 +133,8 @@ fn rules(record: &Record) -> Option<Rules> {
     record.options.as_ref().and_then(|options| options.placement)
 }
 
-fn request(name: &str, cpus: u32, memory: u64, rules: Rules) -> request::Machine {
-    request::Machine { name: name.into(), cpus: cpus as usize, memory, rules }
+fn request(name: &str, cpus: u32, memory: u64, near: CpuSet, rules: Rules) -> request::Machine {
+    request::Machine { name: name.into(), cpus: cpus as usize, memory, near, rules }
 }
 
 /// Where machines would run beside all but those of this record with these indices.
@@ -182,7 +185,9 @@ pub fn moves(record: &Record, new: &Options) -> Result<Vec<Move>> {
     let placed: Vec<Option<Placed>> = match new.placement.filter(|_| !moved.is_empty()) {
         None => moved.iter().map(|_| None).collect(),
         Some(rules) => {
-            let all = moved.iter().map(|(_, it)| request(&it.name, it.cpus, it.memory, rules));
+            let all = moved.iter().map(|(index, it)| {
+                request(&it.name, it.cpus, it.memory, nodes_of(&record.machines[*index].devices), rules)
+            });
             ask(record, all.collect(), &indices)?.into_iter().map(Some).collect()
         }
     };
@@ -320,6 +325,7 @@ mod tests {
             vcpus: vec!["1".parse().unwrap(), "3".parse().unwrap()],
             emulator: "0".parse().unwrap(),
             nodes: nodes.parse().unwrap(),
+            near: CpuSet::default(),
             guest: Guest::flat(2),
             why: vec![],
             fallbacks: vec![],

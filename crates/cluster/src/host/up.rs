@@ -138,6 +138,10 @@ fn start(
         launcher.software(transport, kernel, &options.driver, options.accel.as_deref(), &mut message)?;
     let shares = share::choose(&options.shares, &mut message)?;
     prepare(launcher, options, how, started, &software, (pools, shares))?;
+    for text in started.record.iter().flat_map(devices::unplaced) {
+        report(Progress::Warning(text));
+    }
+    let mut message = |text: &str| report(Progress::Message(text.into()));
     let initramfs = Initramfs::write(&options.cluster, &software)?;
     let (count, plural) = (options.machines.len(), if options.machines.len() == 1 { "" } else { "s" });
     message(&format!("booting {count} machine{plural} {}", software.description));

@@ -237,6 +237,7 @@ AnonHugePages:      2048 kB
             vcpus: vec![],
             emulator: CpuSet::default(),
             nodes: nodes.parse().unwrap(),
+            near: CpuSet::default(),
             guest: Guest { nodes: nodes_of_guest.collect(), ..Guest::flat(1) },
             why: vec![],
             fallbacks: vec![],

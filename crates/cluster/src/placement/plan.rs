@@ -28,6 +28,9 @@ pub struct Placed {
     pub emulator: CpuSet,
     /// Memory nodes that its memory comes from, by Linux's numbers. Empty: any.
     pub nodes: CpuSet,
+    /// Memory nodes that its devices are near to.
+    #[serde(default)]
+    pub near: CpuSet,
     /// What the machine is shown of it.
     pub guest: Guest,
     /// Why it runs there.
@@ -142,6 +145,7 @@ mod tests {
             vcpus: vec!["1".parse().unwrap(), "2-3".parse().unwrap()],
             emulator: "0".parse().unwrap(),
             nodes: nodes.parse().unwrap(),
+            near: CpuSet::default(),
             guest: Guest { nodes: hosts.iter().map(node).collect(), ..Guest::flat(2) },
             why: vec![],
             fallbacks: vec![],

@@ -26,6 +26,9 @@ pub struct Machine {
     pub cpus: usize,
     /// Its memory in bytes.
     pub memory: u64,
+    /// The memory nodes that its devices are near to; empty: it has none, or they are near to none.
+    #[serde(default)]
+    pub near: CpuSet,
     /// How it is to be placed.
     pub rules: Rules,
 }
@@ -134,6 +137,7 @@ fn understood(program: &Path, request: &Request, text: &[u8]) -> Result<Plan> {
             && machine.cpus == placed.vcpus.len()
             && machine.cpus == placed.guest.sockets * placed.guest.cores * placed.guest.threads
             && machine.memory == placed.memory
+            && machine.near == placed.near
             && placed.vcpus.iter().all(|set| !set.is_empty())
             && !placed.emulator.is_empty()
             && (nodes.is_empty()
@@ -157,7 +161,13 @@ mod tests {
     use serde_json::{json, Value};
 
     fn read(answer: &Value) -> Result<Plan> {
-        let machine = Machine { name: "a".into(), cpus: 2, memory: 4 << 20, rules: Rules::default() };
+        let machine = Machine {
+            name: "a".into(),
+            cpus: 2,
+            memory: 4 << 20,
+            near: CpuSet::default(),
+            rules: Rules::default(),
+        };
         let request = Request { version: VERSION, machines: vec![machine], taken: Taken::default() };
         understood(Path::new("p"), &request, answer.to_string().as_bytes())
     }

@@ -79,6 +79,8 @@ pub struct Rules {
     pub cores: Insist,
     /// Where memory comes from.
     pub memory: Memory,
+    /// What happens if there are no cores near to the machine's devices.
+    pub devices: Insist,
     /// vCPUs share cores as SMT siblings, and the machine is told so. Else each has a core to itself.
     pub smt: bool,
     /// The number of cores of each memory node that no pinned vCPU gets.
@@ -97,6 +99,9 @@ impl fmt::Display for Rules {
             Memory::Interleave => "interleaved",
         };
         write!(f, "{}, cores {cores}, memory {memory}", self.policy.name())?;
+        if self.devices == Insist::Strict {
+            f.write_str(", devices strict")?;
+        }
         if self.smt {
             f.write_str(", SMT siblings")?;
         }

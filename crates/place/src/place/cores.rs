@@ -30,6 +30,7 @@ pub fn place(host: &mut Host, machine: &Machine) -> Result<Placed, PlaceError> {
         vcpus: vcpus.iter().map(|(_, pu)| CpuSet::from_iter([*pu])).collect(),
         emulator: CpuSet::default(),
         nodes: host.topology.numbers(shares.iter().map(|(node, _)| *node)),
+        near: machine.near.clone(),
         why: [vec![choice.why], guest::not_shown(host.topology, &vcpus, &guest)].concat(),
         guest,
         fallbacks: lacks.into_iter().collect(),
@@ -44,7 +45,8 @@ fn no_cores(host: &Host, machine: &Machine) -> PlaceError {
 
 /// The first free cores.
 fn in_order(host: &Host, machine: &Machine) -> Option<Choice> {
-    let free: Vec<_> = host.cores_that_are(State::Free).collect();
+    let mut free: Vec<_> = host.cores_that_are(State::Free).collect();
+    free.sort_by_key(|core| (!host.is_near(machine, host.topology.cores[*core].node), *core));
     let cores = host.enough(&free, machine.cpus, machine.rules.smt)?;
     Some(Choice { cores, why: "pinned: the first cores that were free".into() })
 }

@@ -1,6 +1,7 @@
 //! Why a machine can't be placed.
 
 use std::fmt;
+use vshmem_cluster::placement::cpuset::CpuSet;
 use vshmem_cluster::placement::request::vcpus;
 use vshmem_cluster::size;
 
@@ -25,6 +26,13 @@ pub enum PlaceError {
         /// What is left on the nodes of its cores.
         left: u64,
     },
+    /// Its vCPUs do not run near to its devices.
+    Devices {
+        /// The machine.
+        machine: String,
+        /// The memory nodes that its devices are near to.
+        near: CpuSet,
+    },
     /// All cores have vCPUs, and none is left for the hypervisor's other threads.
     Emulator {
         /// The machine.
@@ -44,6 +52,12 @@ impl fmt::Display for PlaceError {
                 size::show(*memory),
                 size::show(*left)
             ),
+            PlaceError::Devices { machine, near } => {
+                write!(
+                    f,
+                    "the devices of {machine} are near node {near}, where there is no room for all its vCPUs"
+                )
+            }
             PlaceError::Emulator { machine } => {
                 write!(f, "all cores have vCPUs: none is left for the emulator threads of {machine}")
             }

@@ -1,7 +1,7 @@
 //! What is free while machines are placed.
 
 use crate::topology::{Core, Node, Topology};
-use vshmem_cluster::placement::request::Taken;
+use vshmem_cluster::placement::request::{Machine, Taken};
 
 /// A host, and what machines have of it already.
 pub struct Host<'a> {
@@ -56,6 +56,11 @@ impl<'a> Host<'a> {
     /// The indices of cores in a state.
     pub fn cores_that_are(&self, state: State) -> impl Iterator<Item = usize> + '_ {
         self.cores.iter().enumerate().filter(move |(_, it)| **it == state).map(|(core, _)| core)
+    }
+
+    /// Whether a node is one that a machine's devices are near to. If they are near to none, all are.
+    pub fn is_near(&self, machine: &Machine, node: usize) -> bool {
+        machine.near.is_empty() || machine.near.contains(self.topology.nodes[node].number)
     }
 
     /// The free cores of a node.

@@ -6,6 +6,7 @@
 //! get what no vCPU has.
 
 mod cores;
+mod devices;
 mod emulator;
 mod error;
 mod host;
@@ -30,7 +31,9 @@ pub fn place(topology: &Topology, machines: &[Machine], taken: &Taken) -> Result
     let mut host = Host::new(topology, reserve as usize, taken);
     let mut placed: Vec<Option<Placed>> = machines.iter().map(|_| None).collect();
     for index in order(machines) {
-        placed[index] = Some(one(&mut host, &machines[index])?);
+        let mut its = one(&mut host, &machines[index])?;
+        devices::check(topology, &machines[index], &mut its)?;
+        placed[index] = Some(its);
     }
     let mut machines_placed: Vec<Placed> = placed.into_iter().flatten().collect();
     for (machine, placed) in machines.iter().zip(&mut machines_placed) {
@@ -83,6 +86,7 @@ fn anywhere(host: &mut Host, machine: &Machine) -> Result<Placed, PlaceError> {
         vcpus: vec![all.clone(); machine.cpus],
         emulator: all,
         nodes: host.topology.numbers(shares.iter().map(|(node, _)| *node)),
+        near: machine.near.clone(),
         guest: Guest::flat(machine.cpus),
         why: vec!["unpinned: the kernel's scheduler decides".into()],
         fallbacks: lacks.into_iter().collect(),

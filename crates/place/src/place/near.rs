@@ -33,7 +33,7 @@ fn split(host: &Host, machine: &Machine, memory: bool) -> Option<Split> {
     let rooms: Vec<_> = (0..host.memory.len()).map(|node| room(host, node, machine)).collect();
     let starts = (0..rooms.len()).filter(|node| rooms[*node] > 0);
     let grown = starts.filter_map(|start| grow(host, machine, &rooms, start, memory));
-    grown.min_by_key(|split| cost(host, &rooms, split))
+    grown.min_by_key(|split| cost(host, machine, &rooms, split))
 }
 
 /// How many of a machine's vCPUs a node has room for.
@@ -68,11 +68,13 @@ fn divide(mut vcpus: usize, nodes: &[usize], rooms: &[usize]) -> Option<Split> {
     (vcpus == 0).then_some(split)
 }
 
-/// Few nodes are better than many, near ones than far ones, full ones than empty ones.
-fn cost(host: &Host, rooms: &[usize], split: &Split) -> (usize, u64, usize, usize) {
+/// Nodes near to the machine's devices are better than others, few than many, near ones than far ones, full ones
+/// than empty ones.
+fn cost(host: &Host, machine: &Machine, rooms: &[usize], split: &Split) -> (usize, usize, u64, usize, usize) {
+    let far = split.iter().filter(|(node, _)| !host.is_near(machine, *node)).map(|(_, vcpus)| vcpus).sum();
     let apart = split.iter().flat_map(|(a, _)| split.iter().map(|(b, _)| host.topology.distance(*a, *b)));
     let left = split.iter().map(|(node, vcpus)| rooms[*node] - vcpus).sum();
-    (split.len(), apart.sum(), left, split[0].0)
+    (far, split.len(), apart.sum(), left, split[0].0)
 }
 
 /// Free cores of a node for so many vCPUs, under as few caches as can be.
@@ -105,6 +107,9 @@ fn reason(host: &Host, machine: &Machine, split: &Split, memory: bool) -> String
     };
     let numbers: Vec<_> = split.iter().map(|(node, _)| number(*node).to_string()).collect();
     match split[..] {
+        [(node, _)] if !machine.near.is_empty() && host.is_near(machine, node) => {
+            format!("numa-first: node {} holds {wanted}, and its devices are near to it", number(node))
+        }
         [(node, vcpus)] => {
             let left = room(host, node, machine) - vcpus;
             format!("numa-first: node {} holds {wanted}, and has room for {left} more", number(node))

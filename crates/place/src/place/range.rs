@@ -39,6 +39,7 @@ pub fn place(host: &mut Host, machine: &Machine, mut fallbacks: Vec<String>) -> 
         vcpus: vec![set; machine.cpus],
         emulator: CpuSet::default(),
         nodes: host.topology.numbers(shares.iter().map(|(node, _)| *node)),
+        near: machine.near.clone(),
         guest: Guest::flat(machine.cpus),
         why: vec![format!("range-pinned: socket {package} has the most room")],
         fallbacks,
@@ -52,7 +53,8 @@ fn emptiest(host: &Host, machine: &Machine) -> usize {
         let nodes = nodes(host, &free);
         let share = machine.memory / nodes.len().max(1) as u64;
         let fits = !nodes.is_empty() && nodes.iter().all(|node| host.has_memory(*node, share));
-        (fits, free.len() as isize - host.floating[package] as isize)
+        let is_near = nodes.iter().any(|node| host.is_near(machine, *node));
+        (fits, is_near, free.len() as isize - host.floating[package] as isize)
     };
     let packages = (0..host.floating.len()).rev();
     packages.max_by_key(|package| room(*package)).unwrap_or(0)

@@ -82,6 +82,7 @@ mod tests {
             vcpus: vec![],
             emulator: CpuSet::default(),
             nodes: nodes.parse().unwrap(),
+            near: CpuSet::default(),
             guest,
             why: vec![],
             fallbacks: vec![],
