@@ -73,6 +73,8 @@ machines?,kvm?|cmd:libvirtd|libvirt-daemon|starts a machine that is adopted
 machines?,kvm?|glob:/usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so|libvirt-daemon-driver-qemu|has libvirt run QEMU
 machines?,kvm?|cmd:virsh|libvirt-clients|gives that machine pools
 machines?,kvm?|cmd:udevadm|udev|gives a machine's pools to a group
+machines?|cmd:qemu-img|qemu-utils|makes disks for machines that boot an image
+machines?|cmd:mmdebstrap|mmdebstrap|makes the image that they boot
 kmod,machines,kvm,xen|cmd:busybox|busybox-static|what machines that test the driver run
 kmod,machines,kvm,xen|cmd:cpio|cpio|packs what they boot
 kmod,machines,kvm,mpi,xen,demo|cmd:xz|xz-utils|unpacks the machines' kernel modules

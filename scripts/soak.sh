@@ -1,7 +1,7 @@
 #!/bin/sh
 # soak.sh [REPORT]: the tests that chance has a part in, for hours instead of minutes. What came of each is
 # appended to REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken
-# hostile storm machines kmod crash fuzz mpi packages.
+# hostile storm machines images kmod crash fuzz mpi packages.
 #
 # WOKEN_ROUNDS=250000   two machines put each other to sleep and wake each other: two of each in a round, for
 #                       each kind of wait
@@ -14,6 +14,7 @@
 # FUZZ_STEPS=100000000  calls, and lies of an enemy, that a fuzzer chooses
 # MPI_KILLS=10          of each part of a job of each MPI (tests/mpi/cases/C-kills.sh)
 # All of mpi4py's and OpenCoarrays' own tests are run between machines (MPI_FULL), and the HPC Challenge.
+# Machines boot a disk image (tests/machines/cases/P-image.sh).
 # And the packages are built in Debian 13, by its own Rust, and cloud-init makes a guest ready with them.
 set -eu
 
@@ -36,7 +37,7 @@ failed=0
 part() { # part NAME SETTING COMMAND...
     name=$1 setting=$2
     shift 2
-    case " ${SOAK_PARTS:-woken hostile storm machines kmod crash fuzz mpi packages} " in
+    case " ${SOAK_PARTS:-woken hostile storm machines images kmod crash fuzz mpi packages} " in
     *" $name "*) ;;
     *) return 0 ;;
     esac
@@ -63,6 +64,7 @@ part woken "$WOKEN_ROUNDS rounds" tests/machines/run.sh 9-woken
 part hostile "$HOSTILE_ROUNDS rounds" tests/hostile/run.sh "$VSHMEM_LIB"
 part storm "$STORM_KILLS kills" env CRASH_PARTS=storm tests/crash/run.sh "$VSHMEM_LIB"
 part machines "$MACHINE_KILLS kills" tests/machines/run.sh D-storm
+part images "an image with cloud-init" env MACHINES_FULL=1 tests/machines/run.sh P-image
 part kmod "$KMOD_SECONDS s on kernels that watch" env DEBUG_KERNEL=1 tests/kmod/run.sh
 part crash "$CRASH_ROUNDS rounds" env CRASH_PARTS=steps tests/crash/run.sh "$VSHMEM_LIB"
 part fuzz "$FUZZ_STEPS steps" scripts/fuzz.sh pool

@@ -1,7 +1,7 @@
 //! The one command, `vshmem`.
 //!
 //! As the first process of a machine (number 1, called `/init`) the same program sets the machine up and
-//! serves it. Called by itself, as `vshmem-sandbox` it becomes a machine's QEMU, and as `vshmem-commands` it
+//! serves it; called `vshmem-machine`, it serves one that boots an image. Called by itself, as `vshmem-sandbox` it becomes a machine's QEMU, and as `vshmem-commands` it
 //! runs the commands of `vshmem run --local`.
 
 mod age;
@@ -50,6 +50,9 @@ fn main() -> ExitCode {
     let name = std::env::args_os().next().unwrap_or_default();
     if std::process::id() == 1 && name == "/init" {
         vshmem_cluster::guest_main();
+    }
+    if std::path::Path::new(&name).file_name() == Some(vshmem_cluster::MACHINE.as_ref()) {
+        vshmem_cluster::machine_main();
     }
     if name == vshmem_cluster::SANDBOX {
         vshmem_cluster::sandbox_main();

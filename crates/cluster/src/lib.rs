@@ -64,6 +64,7 @@ pub use commands::launch::{launch, Host, Launch};
 pub use commands::local::{main as commands_main, serve_stdio as serve_commands, NAME as COMMANDS};
 pub use commands::location::{Location, Reached};
 pub use commands::run::{run, Options as RunOptions};
+pub use guest::image::{main as machine_main, NAME as MACHINE};
 pub use guest::main as guest_main;
 pub use host::cluster::{core_threads, down, health, list, Listed};
 pub use host::devices::{held as held_devices, near as near_devices};

@@ -5,6 +5,7 @@ use crate::error::{error, Result};
 use crate::modules::{modinfo, read_module, Module};
 use crate::state::directories::cache_directory;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -33,6 +34,8 @@ pub struct Driver {
 pub const NAME: &str = "vshmem";
 /// The version of the driver's interface that the library needs (`vshmem_calls` in the driver's source).
 const CALLS: &str = "2";
+/// Below its cache, a directory for each kernel that `kmod/build.sh` has built for.
+const BUILT: &str = "kmod/modules";
 /// File name endings of modules, compressed or not.
 const ENDINGS: [&str; 4] = ["", ".xz", ".zst", ".gz"];
 
@@ -46,6 +49,26 @@ pub fn find(choice: &Choice, name: &str, version: &str) -> Result<Option<Driver>
             Ok(candidates(name, version).into_iter().find_map(|path| open(&path, name, version).ok()))
         }
     }
+}
+
+/// The chosen drivers of this name for any kernel, each with the kernel's version.
+pub fn all(choice: &Choice, name: &str) -> Vec<(String, Module)> {
+    let versions = match choice {
+        Choice::None => vec![],
+        Choice::File(path) => {
+            read_module(path).ok().and_then(|bytes| built_for(&bytes)).into_iter().collect()
+        }
+        Choice::Auto => {
+            let directories =
+                [Some("/lib/modules".into()), library(), cache().map(|cache| cache.join(BUILT))];
+            let found =
+                directories.into_iter().flatten().flat_map(|it| fs::read_dir(it).into_iter().flatten());
+            let names = found.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+            names.collect::<BTreeSet<_>>().into_iter().collect()
+        }
+    };
+    let of = |version: String| find(choice, name, &version).ok()?.map(|driver| (version, driver.module));
+    versions.into_iter().filter_map(of).collect()
 }
 
 fn open(path: &Path, name: &str, version: &str) -> Result<Driver> {
@@ -77,9 +100,7 @@ fn built_for(module: &[u8]) -> Option<String> {
 fn candidates(name: &str, version: &str) -> Vec<PathBuf> {
     let installed = Path::new("/lib/modules").join(version);
     let mut directories = ["updates/dkms", "updates", "extra"].map(|part| installed.join(part)).to_vec();
-    let program = std::env::current_exe().unwrap_or_default();
-    if let Some(prefix) = program.parent().and_then(Path::parent) {
-        let library = prefix.join("lib/vshmem");
+    if let Some(library) = library() {
         directories.extend([library.join(version), library]);
     }
     let mut out: Vec<PathBuf> = directories
@@ -91,13 +112,20 @@ fn candidates(name: &str, version: &str) -> Vec<PathBuf> {
     out
 }
 
+/// Where this program's installation has drivers.
+fn library() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    Some(program.parent()?.parent()?.join("lib/vshmem"))
+}
+
+/// The directory in which `kmod/build.sh` builds.
+fn cache() -> Option<PathBuf> {
+    std::env::var_os("VSHMEM_CACHE").map(PathBuf::from).or_else(|| cache_directory().ok())
+}
+
 /// Drivers that `kmod/build.sh` has built, the newest first.
 fn built(name: &str, version: &str) -> Vec<PathBuf> {
-    let cache = match std::env::var_os("VSHMEM_CACHE") {
-        Some(cache) => PathBuf::from(cache),
-        None => cache_directory().unwrap_or_default(),
-    };
-    let directory = cache.join("kmod/modules").join(version);
+    let directory = cache().unwrap_or_default().join(BUILT).join(version);
     let mut found: Vec<(SystemTime, PathBuf)> = fs::read_dir(directory)
         .into_iter()
         .flatten()
@@ -123,6 +151,8 @@ mod tests {
         let chosen = Choice::File(path.clone());
         let driver = find(&chosen, NAME, "6.1.0-56-amd64").unwrap().unwrap();
         assert_eq!((driver.path, driver.module.name.as_str()), (path.clone(), "vshmem"));
+        let all: Vec<String> = all(&chosen, NAME).into_iter().map(|(version, _)| version).collect();
+        assert_eq!(all, ["6.1.0-56-amd64"]);
         let refused = find(&chosen, NAME, "6.1.0-5").err().unwrap().to_string();
         assert!(refused.contains("6.1.0-56-amd64"), "{refused}");
         for older in [info.to_owned(), format!("{info}vshmem_calls=1\0")] {

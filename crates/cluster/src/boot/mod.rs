@@ -1,7 +1,10 @@
-//! What machines boot: a kernel, its modules, the driver among them, and the first root file system.
+//! What machines boot: a kernel, its modules, the driver among them, and the first root file system; or an image
+//! of their own, and the seed that readies it.
 
 pub mod driver;
+pub mod image;
 pub mod initramfs;
 pub mod kernel;
+pub mod seed;
 pub mod software;
 pub mod vmlinux;

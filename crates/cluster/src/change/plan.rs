@@ -1,5 +1,6 @@
 //! What differs between a cluster's options and new ones, and what it takes to change it. This only compares.
 
+use crate::boot::image::Image;
 use crate::host::placing::Move;
 use crate::launcher::options::{MachineOptions, Options, PoolOptions};
 use crate::placement::plan::Placed;
@@ -216,6 +217,10 @@ fn machines(old: &Options, new: &Options, running: &dyn Running, all: &mut Vec<C
             let step = Step::Devices(name.clone(), machine.devices.clone());
             all.push(restarts(step, format!("{name}: devices {new} instead of {old}")));
         }
+        if had.image != machine.image {
+            let what = format!("{name}: it boots {} instead of {}", machine.image, had.image);
+            all.push(change(Step::Other, Effort::Rebuild, what));
+        }
         if let Some(moved) = running.moves(name) {
             let step = Step::Place(name.clone(), moved.placed.clone().map(Box::new));
             all.push(match !died && moved.live {
@@ -266,7 +271,7 @@ fn told(devices: &[Want]) -> String {
 
 /// A machine in words.
 pub fn described(machine: &MachineOptions) -> String {
-    let MachineOptions { name, cpus, memory, devices, pools } = machine;
+    let MachineOptions { name, cpus, memory, devices, image, pools } = machine;
     let plural = if *cpus == 1 { "" } else { "s" };
     let pools = match pools.is_empty() {
         true => "no pools".into(),
@@ -276,7 +281,12 @@ pub fn described(machine: &MachineOptions) -> String {
         true => String::new(),
         false => format!(", devices {}", told(devices)),
     };
-    format!("{name}: {cpus} core{plural}, {} of memory, {pools}{devices}", crate::size::show(*memory))
+    let boots = match image {
+        Image::Host => String::new(),
+        Image::Own(system) => format!(", it boots {system}"),
+    };
+    let memory = crate::size::show(*memory);
+    format!("{name}: {cpus} core{plural}, {memory} of memory, {pools}{devices}{boots}")
 }
 
 #[cfg(test)]
@@ -350,6 +360,16 @@ mod tests {
                     "live add b: 1 core, 512M of memory, pools default, devices 2 x nvme, vf of 0000:02:00.0",
                 ],
             ),
+            (
+                "[[machines]]\nname = 'a'\nimage = 'host'",
+                "[[machines]]\nname = 'a'\nimage = 'debian.qcow2'",
+                vec!["rebuild a: it boots /debian.qcow2 instead of this host's root"],
+            ),
+            (
+                two,
+                "[[machines]]\ncount = 2\n[[machines]]\nname = 'a'\nkernel = 'k'\ninitramfs = 'i'",
+                vec!["live add a: 1 core, 512M of memory, pools default, it boots /k"],
+            ),
             ("", "network = false", vec!["rebuild network: true becomes false"]),
             ("", "driver = 'none'", vec!["rebuild driver: Auto becomes None"]),
             ("", "[pools.default]\nreserve = true", vec!["live back the pool default with memory"]),
@@ -417,7 +437,7 @@ mod tests {
             accel: _,
             kernel: _,
         } = options("");
-        let MachineOptions { name: _, cpus: _, memory: _, devices: _, pools: _ } = &machines[0];
+        let MachineOptions { name: _, cpus: _, memory: _, devices: _, image: _, pools: _ } = &machines[0];
         let PoolOptions { name: _, host: _, size: _, align: _, transport: _, reserve: _ } = &pools[0];
     }
 }

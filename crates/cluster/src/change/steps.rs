@@ -14,6 +14,7 @@ use crate::launcher::table::{self, grant, revoke};
 use crate::placement::plan::Placed;
 use crate::pools::{reserve, Form};
 use crate::state::directories::{cluster_directory, private_directory};
+use crate::state::disks::Disks;
 use crate::state::host_pool::{HostPool, UNRESERVED};
 use crate::state::lock::{try_lock_cluster, wait_for_lock};
 use crate::state::machine::{index_of, no_cluster, state, MachineState};
@@ -231,6 +232,7 @@ fn add(cluster: &str, wanted: &MachineOptions) -> Result<()> {
             cpus: wanted.cpus,
             memory: wanted.memory,
             devices: vec![],
+            image: wanted.image.clone(),
             first_pools: pools.clone(),
             pools,
             lost_pools: vec![],
@@ -264,6 +266,7 @@ pub fn remove(cluster: &str, name: &str) -> Result<()> {
         devices::release(&cluster_directory(cluster)?, Some(name))?;
         let directory = record.machine_directory(&record.machines[index])?;
         let _ = fs::remove_dir_all(directory);
+        Disks::of(cluster, name)?.remove();
         record.machines.remove(index);
         options.machines.retain(|machine| machine.name != name);
         Ok(())

@@ -82,6 +82,15 @@ pub struct Group {
     /// ("vf of 0000:01:00.0"), any of a vendor and device ("10de:20b5") or of a kind ("nvme"); with a count
     /// before it, several ("2 x nvme"). See vshmem devices.
     pub devices: Vec<Want>,
+    /// What they boot: "host", which is the default, for the root of this host, or a disk image (qcow2 or
+    /// raw) with systemd and cloud-init, such as Debian's and Ubuntu's cloud images. It is never written to.
+    pub image: Option<PathBuf>,
+    /// The kernel image that they boot instead of the disk's boot loader.
+    pub kernel: Option<PathBuf>,
+    /// The initramfs of that kernel; without a disk image, it is the whole system.
+    pub initramfs: Option<PathBuf>,
+    /// The parameters of that kernel, such as "root=/dev/vda1".
+    pub parameters: Option<String>,
 }
 
 /// A pool.

@@ -3,6 +3,7 @@
 
 use super::cluster::Description;
 use super::fault::Fault;
+use super::machines::HOST;
 use crate::error::{error, Error, Explain, Result};
 use std::fmt::Write;
 use std::fs;
@@ -70,6 +71,12 @@ impl Description {
             true => path,
             false => settled(&path),
         });
+        for group in &mut self.machines {
+            let files = [&mut group.image, &mut group.kernel, &mut group.initramfs];
+            for file in files.into_iter().flatten().filter(|file| file.as_os_str() != HOST) {
+                *file = settled(file);
+            }
+        }
         for share in &mut self.shares {
             *share = settled(Path::new(share)).to_string_lossy().into_owned();
         }
@@ -182,7 +189,8 @@ mod tests {
     fn mistakes_have_a_place() {
         assert_eq!(
             refused("[[machines]]\n\tcpu = 2\n"),
-            "c.toml:2:2: unknown field `cpu`, expected one of `name`, `count`, `cpus`, `memory`, `devices`\n  \
+            "c.toml:2:2: unknown field `cpu`, expected one of `name`, `count`, `cpus`, `memory`, `devices`, \
+             `image`, `kernel`, `initramfs`, `parameters`\n  \
              2 | \tcpu = 2\n    | \t^^^\n  Did you mean cpus?"
         );
         assert!(refused("[[machines]]\nmemory = \"5X\"\n").starts_with("c.toml:2:10: a size is a number"));

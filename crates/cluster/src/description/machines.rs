@@ -2,6 +2,7 @@
 
 use super::cluster::{Description, Group, Size};
 use super::fault::Fault;
+use crate::boot::image::{DirectKernel, Image, System};
 use crate::launcher::options::MachineOptions;
 
 /// The most machines in a cluster.
@@ -17,6 +18,9 @@ const DEFAULT_MEMORY: Size = Size(512 << 20);
 /// The least memory of a machine.
 const MIN_MEMORY: u64 = 128 << 20;
 
+/// What stands for this host's root in place of a disk image.
+pub const HOST: &str = "host";
+
 /// The machines of a description, still without pools, each with the name of its group.
 pub fn machines(description: &Description) -> Result<Vec<(MachineOptions, String)>, Fault> {
     let two = [Group { count: Some(DEFAULT_COUNT), ..Group::default() }];
@@ -30,6 +34,7 @@ pub fn machines(description: &Description) -> Result<Vec<(MachineOptions, String
         let place = place.to_string();
         let at = |key| ["machines", &*place, key];
         check(group, &at)?;
+        let image = image(group, &at)?;
         for number in 0..group.count.unwrap_or(1) {
             let name = match (&group.name, group.count) {
                 (Some(name), None) => name.clone(),
@@ -49,7 +54,8 @@ pub fn machines(description: &Description) -> Result<Vec<(MachineOptions, String
             let memory = group.memory.unwrap_or(DEFAULT_MEMORY).0;
             let devices = group.devices.clone();
             let group = group.name.clone().unwrap_or_default();
-            all.push((MachineOptions { name, cpus, memory, devices, pools: vec![] }, group));
+            let image = image.clone();
+            all.push((MachineOptions { name, cpus, memory, devices, image, pools: vec![] }, group));
         }
         if group.name.is_none() {
             unnamed += group.count.unwrap_or(1);
@@ -83,6 +89,34 @@ fn check<'a>(group: &Group, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<(), 
         return Err(Fault::new(&at("memory"), "a machine needs at least 128M of memory"));
     }
     Ok(())
+}
+
+/// What machines like this boot.
+fn image<'a>(group: &Group, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<Image, Fault> {
+    let own = |disk, kernel| Image::Own(Box::new(System { disk, kernel }));
+    let disk = group.image.clone().filter(|image| image.as_os_str() != HOST);
+    let Some(kernel) = &group.kernel else {
+        for (key, given) in
+            [("initramfs", group.initramfs.is_some()), ("parameters", group.parameters.is_some())]
+        {
+            if given {
+                return Err(Fault::new(&at(key), "it belongs to a kernel, and none is named here"));
+            }
+        }
+        return Ok(disk.map_or(Image::Host, |disk| own(Some(disk), None)));
+    };
+    if disk.is_none() && group.initramfs.is_none() {
+        let what =
+            "a kernel of their own takes an initramfs or a disk image: machines with this host's root \
+            boot the kernel that is named at the top of the file";
+        return Err(Fault::new(&at("kernel"), what));
+    }
+    let kernel = DirectKernel {
+        image: kernel.clone(),
+        initramfs: group.initramfs.clone(),
+        parameters: group.parameters.clone().unwrap_or_default(),
+    };
+    Ok(own(disk, Some(kernel)))
 }
 
 /// Whether it can be a machine's name, which is also its host name.

@@ -184,6 +184,9 @@ mod tests {
             ("[placement]\ncores = 'interleave'", "2:9: unknown variant `interleave`"),
             ("[placement]\nreserve-cores = -1", "2:17: invalid value"),
             ("[placement]\npolicy = 'unpinned'\nsmt = true", "3:7: SMT siblings"),
+            ("[[machines]]\ninitramfs = 'i'", "2:13: it belongs to a kernel"),
+            ("[[machines]]\nimage = 'a'\nparameters = 'ro'", "3:14: it belongs to a kernel"),
+            ("[[machines]]\nimage = 'host'\nkernel = 'k'", "3:10: a kernel of their own takes"),
             ("[[machines]]\nmemory = '1M'", "2:10: a machine needs"),
             ("[[machines]]\n[[machines]]\ncpus = 256", "3:8: a machine has 1 to 255"),
         ];

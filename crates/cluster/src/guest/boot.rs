@@ -4,6 +4,7 @@
 use super::agent::Agent;
 use super::command::Commands;
 use super::console::print;
+use super::files::mount_9p;
 use super::front_end::FrontEnd;
 use super::{network, sys};
 use crate::boot::driver;
@@ -84,7 +85,7 @@ fn start() -> Result<()> {
 }
 
 /// Serves commands, and keeps the front end running, until the machine is turned off.
-fn serve(settings: &Settings) -> Result<()> {
+pub fn serve(settings: &Settings) -> Result<()> {
     let mut agent = Agent::new()?;
     for device in table::guest(&settings.launcher).channels(settings.channels)? {
         agent.open(&device)?;
@@ -128,8 +129,7 @@ fn build_root(settings: &Settings) -> Result<PathBuf> {
         make_directory(directory)?;
     }
     let transport = table::guest(&settings.launcher).file_transport();
-    let options = format!("trans={transport},version=9p2000.L,msize=512000,cache=loose,access=any");
-    sys::mount(ROOT_TAG, lower, "9p", MountFlags::RDONLY, &options)
+    mount_9p(ROOT_TAG, lower, MountFlags::RDONLY, (transport, "loose"))
         .explain(|| "could not mount the host's file tree".into())?;
     sys::mount("memory", memory, "tmpfs", MountFlags::empty(), "mode=0755")
         .explain(|| "could not mount the private layer".into())?;
@@ -173,9 +173,7 @@ fn share_writable(root: &Path, transport: &str, shares: &[Share]) -> Result<()> 
     }
     let all = Path::new("/writable");
     make_directory(all)?;
-    let options = format!("trans={transport},version=9p2000.L,msize=512000,cache=mmap,access=any");
-    let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    sys::mount(WRITABLE_TAG, all, "9p", flags, &options)
+    mount_9p(WRITABLE_TAG, all, MountFlags::NOSUID | MountFlags::NODEV, (transport, "mmap"))
         .explain(|| "could not mount what the machine can write to".into())?;
     for share in shares {
         let below = share.path.strip_prefix("/").unwrap_or(&share.path);

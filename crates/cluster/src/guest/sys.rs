@@ -1,4 +1,4 @@
-//! System calls of a first process.
+//! System calls of a first process, and loading modules.
 
 use rustix::mount::{mount_move, MountFlags};
 use rustix::process::{chroot, setpriority_process};
@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Mounts a file system of this kind with these options.
 pub fn mount(source: &str, target: &Path, kind: &str, flags: MountFlags, options: &str) -> io::Result<()> {
@@ -21,6 +21,16 @@ pub fn change_root(root: &Path) -> io::Result<()> {
     mount_move(".", "/")?;
     chroot(".")?;
     std::env::set_current_dir("/")
+}
+
+/// Loads modules of the machine's kernel, with those that they need, as its system has them.
+pub fn modprobe(names: &[&str]) -> io::Result<()> {
+    let mut command = Command::new("modprobe");
+    command.args(["-q", "-a"]).args(names).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match command.status()?.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("its kernel has no module {}", names.join(", ")))),
+    }
 }
 
 /// The highest priority, for this process and as long as this exists. If it had it all the time, others would

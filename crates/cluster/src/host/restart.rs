@@ -1,5 +1,6 @@
 //! Restarts machines of a cluster: those that died, and running ones, whose power is cut.
 
+use super::up::check_image;
 use super::wait::wait;
 use super::{batches, claims, cluster, devices, placing, serving};
 use crate::boot::driver;
@@ -139,6 +140,7 @@ fn check(record: &Record, indices: &[usize]) -> Result<()> {
     }
     for &index in indices {
         let machine = &record.machines[index];
+        check_image(launcher, &machine.name, &machine.image)?;
         private_directory(&record.machine_directory(machine)?)?;
         launcher.has_pool(record, machine)?;
         if launcher.facts().has_own_memory {

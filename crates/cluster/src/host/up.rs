@@ -2,6 +2,7 @@
 
 use super::wait::wait;
 use super::{batches, claims, cluster, devices, placing, serving, users};
+use crate::boot::image::Image;
 use crate::boot::initramfs::Initramfs;
 use crate::boot::software::Software;
 use crate::description::machines::MAX_NAME;
@@ -14,6 +15,7 @@ use crate::launcher::starting::or_exit_reason;
 use crate::launcher::traits::{Launcher, StartOptions};
 use crate::pools::Form;
 use crate::state::directories::{boot_id, channel_socket, cluster_directory, private_directory};
+use crate::state::disks;
 use crate::state::host_pool::{self, HostPool};
 use crate::state::lock::lock_cluster;
 use crate::state::machine::{state, MachineState};
@@ -57,6 +59,9 @@ fn begin(
         return Err(Error::new("machines can be started on x86_64 only, so far"));
     }
     launcher.check_host()?;
+    for machine in &options.machines {
+        check_image(launcher, &machine.name, &machine.image)?;
+    }
     let lock = lock_cluster(&options.cluster)?;
     if let Some(record) = Record::read(&options.cluster)? {
         let running = |machine| state(&record, machine) != MachineState::Died;
@@ -77,6 +82,7 @@ fn begin(
         cluster::remove(&options.cluster, Some(&record))?;
     }
     // The record of a cluster that runs may be lost.
+    disks::remove(&options.cluster)?;
     let made = own_pools(options);
     for name in &made {
         users::check_unused(&pool::path(name).to_string_lossy()).map_err(|error| error.code(OUR_FAILURE))?;
@@ -87,6 +93,12 @@ fn begin(
     started.keep();
     drop(lock);
     Ok(record)
+}
+
+/// An error unless a machine of this name can boot this image, as far as its files tell.
+pub fn check_image(launcher: &dyn Launcher, name: &str, image: &Image) -> Result<()> {
+    let checked = image.system().map_or(Ok(()), |system| launcher.check_image(system));
+    checked.map_err(|error| error.about(&format!("{name} can't boot {image}")))
 }
 
 /// Ends and removes everything that was started, unless it is kept.
@@ -193,6 +205,7 @@ fn prepare(
             cpus: machine.cpus,
             memory: machine.memory,
             devices: vec![],
+            image: machine.image.clone(),
             first_pools: its_pools.clone(),
             pools: its_pools,
             lost_pools: vec![],

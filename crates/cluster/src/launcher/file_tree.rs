@@ -28,9 +28,18 @@ pub struct FileTree {
 impl FileTree {
     /// The system's files, and these.
     pub fn of(shares: &[Share]) -> Result<FileTree> {
+        FileTree::with(shares, &SYSTEM)
+    }
+
+    /// These files, and none of the system's.
+    pub fn only(shares: &[Share]) -> Result<FileTree> {
+        FileTree::with(shares, &[])
+    }
+
+    fn with(shares: &[Share], system: &[&str]) -> Result<FileTree> {
         let mut mounts = shares.to_vec();
         let mut links = Vec::new();
-        for path in SYSTEM.map(PathBuf::from) {
+        for path in system.iter().map(PathBuf::from) {
             match fs::read_link(&path) {
                 Ok(target) => links.push((path, target)),
                 Err(_) if path.is_dir() && !mounts.iter().any(|part| part.path == path) => {

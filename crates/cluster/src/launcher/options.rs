@@ -1,6 +1,7 @@
 //! Options of a cluster, with every default, and the progress of starting it.
 
 use crate::boot::driver;
+use crate::boot::image::Image;
 use crate::placement::rules::Rules;
 use crate::state::ports::Ports;
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,9 @@ pub struct MachineOptions {
     /// The devices of the host that it has for itself.
     #[serde(default)]
     pub devices: Vec<Want>,
+    /// What it boots.
+    #[serde(default)]
+    pub image: Image,
     /// The pools that it gets, by their names, in their order.
     pub pools: Vec<String>,
 }

@@ -1,6 +1,7 @@
 //! What launchers share when they start a machine: its settings, and the reasons of a failure.
 
 use super::traits::Launcher;
+use crate::boot::image::Image;
 use crate::error::{error, Error, Result};
 use crate::interrupt;
 use crate::state::record::{Granted, Record};
@@ -8,6 +9,10 @@ use crate::state::settings::{address, Network, Settings};
 use crate::user::uid;
 use std::time::Duration;
 
+/// A hint for machines that boot a system of their own.
+const OWN_HINT: &str =
+    "Its system needs systemd and cloud-init, which starts the agent of Vshmem from the disk \
+    with the label cidata, and drivers for virtio. On a slow host give it more time (--timeout).";
 /// How long a process may take to end after it has closed its descriptors.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -69,5 +74,8 @@ pub fn or_exit_reason<T>(
 pub fn boot_failed(launcher: &dyn Launcher, record: &Record, index: usize, why: &str) -> Error {
     let machine = &record.machines[index];
     let words = launcher.last_output(record, machine);
-    error!("{} did not boot: {why}{words}", machine.name).hint(launcher.facts().boot_hint)
+    error!("{} did not boot: {why}{words}", machine.name).hint(match machine.image {
+        Image::Host => launcher.facts().boot_hint,
+        Image::Own(_) => OWN_HINT,
+    })
 }

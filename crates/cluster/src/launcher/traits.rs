@@ -4,6 +4,7 @@ use super::network::Link;
 use super::options::{Options, PoolOptions};
 use super::running::Running;
 use crate::boot::driver;
+use crate::boot::image::System;
 use crate::boot::initramfs::Initramfs;
 use crate::boot::software::Software;
 use crate::error::{Error, Result};
@@ -22,6 +23,11 @@ pub trait Launcher: Sync {
 
     /// An error unless it supports these options.
     fn check(&self, options: &Options) -> Result<()>;
+
+    /// An error unless a machine can boot this system, as far as its files tell.
+    fn check_image(&self, _system: &System) -> Result<()> {
+        Err(Error::new("its machines boot no images"))
+    }
 
     /// An error unless machines of this cluster can be restarted, as far as that can be known while they run.
     fn check_restart(&self, _record: &Record) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Locks that keep two commands from changing the same cluster, or using the same channel.
 
 use super::directories::{check_name, cluster_directory, runtime_directory};
+use super::disks;
 use crate::error::{error, Error, Explain, Result};
 use crate::interrupt;
 use rustix::fs::{flock, FlockOperation};
@@ -78,8 +79,9 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Removes a cluster's directory and lock file, and the user's directory if that was the last one.
+/// Removes a cluster's disks, its directory and its lock file, and the user's directory if that was the last one.
 pub fn remove_cluster_directory(name: &str) -> Result<()> {
+    disks::remove(name)?;
     let directory = cluster_directory(name)?;
     match fs::remove_dir_all(&directory) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {

@@ -5,6 +5,7 @@ use super::ports::Ports;
 use super::process::Process;
 use super::share::Share;
 use super::stored;
+use crate::boot::image::Image;
 use crate::error::Result;
 use crate::launcher::options::Options;
 use crate::launcher::running::Running;
@@ -72,6 +73,9 @@ pub struct Machine {
     /// The devices that it has for itself.
     #[serde(default)]
     pub devices: Vec<Assigned>,
+    /// What it boots.
+    #[serde(default)]
+    pub image: Image,
     /// The pools that it starts with.
     #[serde(default)]
     pub first_pools: Vec<Granted>,

@@ -1,10 +1,14 @@
-//! The names that the kernel command line gives to pools.
+//! The names that the kernel command line gives to pools. A machine that boots an image has a file in its place.
 
 use crate::descriptor::Owned;
 use crate::given::address::Address;
 use crate::pool_ref::is_name;
 use crate::sys;
 use crate::text::Text;
+use core::ffi::CStr;
+
+/// What a machine is told that has its kernel's command line from a boot loader; its agent writes the file.
+pub const SETTINGS: &CStr = c"/run/vshmem/settings";
 
 /// Names of devices that show their memory in a BAR.
 pub(crate) const POOLS: &[u8] = b"vshmem.pools=";
@@ -17,7 +21,8 @@ pub(crate) const LONGEST: usize = 2048;
 #[inline(never)] // Keeps its buffer off the caller's stack.
 pub(crate) fn value(parameter: &[u8]) -> Text<LONGEST> {
     let mut buffer = [0; LONGEST];
-    let file = sys::open(c"/proc/cmdline", libc::O_RDONLY, 0).map(Owned::new);
+    let open = |path| sys::open(path, libc::O_RDONLY, 0).map(Owned::new);
+    let file = open(SETTINGS).or_else(|_| open(c"/proc/cmdline"));
     let line = file.and_then(|file| sys::read_all(file.fd(), &mut buffer));
     let mut value = Text::new();
     let _ = value.push(value_in(line.unwrap_or(&[]), parameter));

@@ -2,11 +2,13 @@
 
 use super::accel::Accel;
 use super::acl::TemporaryAcl;
-use super::options::{MachineSpec, PoolFile};
+use super::disks::Attached;
+use super::options::{Loaded, MachineSpec, PoolFile};
 use super::program::{self, NAME};
 use super::qmp::Qmp;
 use super::sockets::monitor_socket;
-use super::{doorbell, guest, health, logs, netdev, probe, sandbox};
+use super::{doorbell, guest, health, image, logs, netdev, probe, sandbox};
+use crate::boot::image::System;
 use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
 use crate::error::{error, Explain, Result};
@@ -73,6 +75,10 @@ impl Launcher for Qemu {
 
     fn check(&self, _: &Options) -> Result<()> {
         Ok(())
+    }
+
+    fn check_image(&self, system: &System) -> Result<()> {
+        image::check(system)
     }
 
     fn check_restart(&self, record: &Record) -> Result<()> {
@@ -201,16 +207,33 @@ fn start(
     let settings = starting::settings(&Qemu, record, index, links.is_some());
     let directory = &record.machine_directory(machine)?;
     let user = user::of_machine(machine.index);
+    let accel = Accel::named(options.software.accel).unwrap_or(Accel::Tcg);
+    let loaded = |image: &Path, initramfs: Option<&Path>, parameters: &str| -> Result<Loaded> {
+        let readable = |file: &Path| sandbox::readable(file, user, directory);
+        let parameters = format!("{} {parameters}", accel.kernel_parameters());
+        Ok(Loaded { image: readable(image)?, initramfs: initramfs.map(readable).transpose()?, parameters })
+    };
+    let system = machine.image.system();
+    let kernel = match system {
+        None => {
+            let (software, initramfs) = (&options.software, &options.initramfs.0);
+            Some(loaded(&software.image, Some(initramfs), &settings.to_command_line())?)
+        }
+        Some(system) => {
+            let named = system.kernel.as_ref();
+            named.map(|it| loaded(&it.image, it.initramfs.as_deref(), &it.parameters)).transpose()?
+        }
+    };
     let spec = MachineSpec {
         settings: &settings,
         title: format!("vshmem-{}-{}", record.name, machine.name),
-        accel: Accel::named(options.software.accel).unwrap_or(Accel::Tcg),
+        accel,
         cpus: record.machines[index].cpus,
         memory: record.machines[index].memory,
         placement: machine.placement.as_deref(),
         devices: &machine.devices,
-        kernel: &sandbox::readable(&options.software.image, user, directory)?,
-        initramfs: &options.initramfs.0,
+        kernel,
+        disks: system.map(|system| Attached::make(record, index, system, &settings)).transpose()?,
         directory,
         pools: pool_files(&machine.pools, options.doorbell_sockets),
         ports: options.ports,

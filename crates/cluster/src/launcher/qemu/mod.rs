@@ -3,7 +3,8 @@
 //! | module | subject |
 //! | --- | --- |
 //! | `launcher`, `guest` | a launcher's interface, on the host and in a machine |
-//! | `options`, `program` | QEMU's options, and starting it |
+//! | `options`, `arguments`, `program` | QEMU's options, and starting it |
+//! | `disks`, `image` | the disks of a machine that boots a system of its own |
 //! | `placed` | the cores and the memory of a machine that was placed |
 //! | `accel`, `probe` | KVM or TCG |
 //! | `sandbox`, `confined`, `acl` | what QEMU may access on this host |
@@ -19,10 +20,12 @@
 
 mod accel;
 mod acl;
+mod arguments;
 pub mod attach;
 pub mod attached;
 pub mod confined;
 mod connection;
+mod disks;
 pub mod doorbell;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
@@ -30,6 +33,7 @@ pub mod grant;
 mod guest;
 pub mod health;
 mod hotplug;
+mod image;
 pub mod launcher;
 pub mod libvirt;
 mod logs;

@@ -1,13 +1,15 @@
 //! QEMU's options for a machine.
 
 use super::accel::Accel;
+use super::arguments::Arguments;
+use super::disks::Attached;
 use super::doorbell::VECTORS;
 use super::guest::PORT_NAME;
 use super::netdev;
 use super::passed;
 use super::placed;
 use super::ports::{self, Generation};
-use super::sandbox::{self, path_of, Descriptor, Descriptors};
+use super::sandbox::{self, Descriptor, Descriptors};
 use super::sockets::{agent_socket, monitor_socket, AGENT};
 use crate::launcher::network::Link;
 use crate::placement::plan::Placed;
@@ -51,10 +53,10 @@ pub struct MachineSpec<'a> {
     pub placement: Option<&'a Placed>,
     /// Devices of the host that it has for itself.
     pub devices: &'a [Assigned],
-    /// Kernel image.
-    pub kernel: &'a Path,
-    /// Initramfs.
-    pub initramfs: &'a Path,
+    /// The kernel that it boots; none: its disk's boot loader finds one.
+    pub kernel: Option<Loaded>,
+    /// Its disks, if its system is one of its own.
+    pub disks: Option<Attached>,
     /// Directory of its sockets and logs.
     pub directory: &'a Path,
     /// Pools that it starts with.
@@ -65,6 +67,16 @@ pub struct MachineSpec<'a> {
     pub links: Option<Vec<Link>>,
     /// Index of the machine, for its MAC address.
     pub index: u32,
+}
+
+/// A kernel that QEMU loads.
+pub struct Loaded {
+    /// Its image.
+    pub image: PathBuf,
+    /// Its initramfs.
+    pub initramfs: Option<PathBuf>,
+    /// Its parameters.
+    pub parameters: String,
 }
 
 /// System calls that QEMU must not make, even if a machine takes it over. Cores are pinned from outside.
@@ -86,18 +98,24 @@ pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
     for (option, value) in spec.placement.map(placed::memory).unwrap_or_default() {
         out.add(option, &value);
     }
-    for (option, file) in [("-kernel", spec.kernel), ("-initrd", spec.initramfs)] {
-        let file = out.file(Descriptor::Read(file.into()));
-        out.add(option, &file);
+    if let Some(kernel) = &spec.kernel {
+        for (option, file) in [("-kernel", Some(&kernel.image)), ("-initrd", kernel.initramfs.as_ref())] {
+            if let Some(file) = file {
+                let file = out.file(Descriptor::Read(file.clone()));
+                out.add(option, &file);
+            }
+        }
+        out.add("-append", &kernel.parameters);
     }
-    let settings = spec.settings.to_command_line();
-    out.add("-append", &format!("{} {settings}", spec.accel.kernel_parameters()));
     let console = out.descriptors.add(Descriptor::Console);
     out.add("-chardev", &format!("socket,id=console,fd={console}"));
     out.add("-serial", "chardev:console");
     out.listen("monitor", monitor_socket(spec.directory));
     out.add("-mon", "chardev=monitor,mode=control");
     out.add("-device", "virtio-rng-pci");
+    if let Some(disks) = &spec.disks {
+        disks.add(&mut out);
+    }
     files(&mut out, &spec.settings.shares);
     channels(&mut out, spec);
     pools(&mut out, spec);
@@ -108,29 +126,6 @@ pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
         network(&mut out, links, spec.index);
     }
     (out.words, out.descriptors)
-}
-
-#[derive(Default)]
-struct Arguments {
-    words: Vec<String>,
-    descriptors: Descriptors,
-}
-
-impl Arguments {
-    fn add(&mut self, option: &str, value: &str) {
-        self.words.extend([option.into(), value.into()]);
-    }
-
-    /// Adds a descriptor; returns the path at which QEMU finds it.
-    fn file(&mut self, descriptor: Descriptor) -> String {
-        path_of(self.descriptors.add(descriptor))
-    }
-
-    /// Adds a character device: a socket at which QEMU listens.
-    fn listen(&mut self, id: &str, socket: PathBuf) {
-        let fd = self.descriptors.add(Descriptor::Listen(socket));
-        self.add("-chardev", &format!("socket,id={id},fd={fd},server=on,wait=off"));
-    }
 }
 
 /// 9p devices for the files that the machine sees: one to read all of them, and one for those that it can
@@ -215,8 +210,7 @@ fn network(out: &mut Arguments, links: &[Link], index: u32) {
         out.add("-netdev", &format!("hubport,id={port},hubid=0,netdev={link}"));
     }
     out.add("-netdev", "hubport,id=net,hubid=0");
-    let (high, low) = ((index + 1) >> 8 & 0xff, (index + 1) & 0xff);
-    out.add("-device", &format!("virtio-net-pci,netdev=net,mac=52:54:00:77:{high:02x}:{low:02x},romfile="));
+    out.add("-device", &format!("virtio-net-pci,netdev=net,mac={},romfile=", netdev::mac(index)));
 }
 
 #[cfg(test)]
@@ -244,8 +238,12 @@ mod tests {
             memory: 512 << 20,
             placement: None,
             devices: &[],
-            kernel: Path::new("/k"),
-            initramfs: Path::new("/i"),
+            kernel: Some(Loaded {
+                image: "/k".into(),
+                initramfs: Some("/i".into()),
+                parameters: settings.to_command_line(),
+            }),
+            disks: None,
             directory: Path::new("/a,b"),
             pools: vec![PoolFile {
                 name: "default",

@@ -2,7 +2,7 @@
 //! virtualization may fail with any stock kernel.
 
 use super::accel::Accel;
-use super::options::MachineSpec;
+use super::options::{Loaded, MachineSpec};
 use super::program::{self, NAME};
 use super::{logs, sandbox};
 use crate::boot::initramfs;
@@ -92,8 +92,12 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         memory: 256 << 20,
         placement: None,
         devices: &[],
-        kernel: &sandbox::readable(&kernel.image, user::of_machine(0), directory)?,
-        initramfs: &initramfs,
+        kernel: Some(Loaded {
+            image: sandbox::readable(&kernel.image, user::of_machine(0), directory)?,
+            initramfs: Some(initramfs),
+            parameters: format!("{} {}", Accel::Kvm.kernel_parameters(), settings.to_command_line()),
+        }),
+        disks: None,
         directory,
         pools: vec![],
         ports: Ports { spare: 0, largest: 0 },

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 /// The launcher's name on command lines.
 pub const NAME: &str = "qemu";
 
-/// The kernel's limit is 2048, with its other parameters.
-const MAX_LENGTH: usize = 1900;
+/// The longest command line that a kernel takes.
+const MAX_LENGTH: usize = 2047;
 
 /// The path of QEMU. An error unless it is installed; called before anything is downloaded or made.
 pub fn installed() -> Result<PathBuf> {
@@ -41,14 +41,17 @@ fn own_files(program: &Path) -> Vec<Share> {
 pub fn start(spec: &MachineSpec<'_>) -> Result<(Process, sandbox::KillGuard)> {
     let program = installed()?;
     let (arguments, descriptors) = arguments(spec);
-    if spec.settings.to_command_line().len() > MAX_LENGTH {
+    if spec.kernel.as_ref().is_some_and(|kernel| kernel.parameters.len() > MAX_LENGTH) {
         return Err(Error::new("what machines are told is too long for a kernel's command line")
             .hint("Share fewer directories, or give pools shorter names."));
     }
     sandbox::start(&sandbox::SandboxSpec {
         name: spec.title.clone(),
         own: FileTree::of(&own_files(&program))?,
-        shared: FileTree::of(&spec.settings.shares)?,
+        shared: match spec.disks {
+            None => FileTree::of(&spec.settings.shares)?,
+            Some(_) => FileTree::only(&spec.settings.shares)?,
+        },
         program,
         arguments,
         descriptors: descriptors.0,

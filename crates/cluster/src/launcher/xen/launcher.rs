@@ -2,6 +2,7 @@
 
 use super::config::{name_of, Config};
 use super::{guest, owner, xl};
+use crate::boot::image::Image;
 use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
 use crate::error::{error, Error, Explain, Result};
@@ -63,6 +64,7 @@ impl Launcher for Xen {
             (options.network, "--net"),
             (options.doorbell.is_some(), "--doorbell and --no-doorbell"),
             (options.accel.is_some(), "--accel"),
+            (options.machines.iter().any(|it| it.image != Image::Host), "images"),
         ];
         match unfit.iter().find(|(given, _)| *given) {
             Some((_, what)) => Err(error!("{what} can't be given for machines on Xen").code(2)),

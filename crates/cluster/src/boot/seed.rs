@@ -1,0 +1,183 @@
+//! The seed of a machine with a system of its own: a small disk on which cloud-init finds what the machine is
+//! called, its network and its user's keys (datasource NoCloud), and what starts Vshmem's agent there. This
+//! program, the library and the drivers are on it, so that nothing has to be installed in the image.
+
+use super::driver;
+use crate::elf;
+use crate::error::{Explain, Result};
+use crate::library;
+use crate::state::settings::{Network, Settings};
+use fatfs::{format_volume, FileSystem, FormatVolumeOptions, FsOptions};
+use serde_json::{json, Value};
+use std::fs;
+use std::io::{self, Cursor, Write};
+use std::path::{Path, PathBuf};
+
+/// The label by which cloud-init knows a seed.
+const LABEL: &str = "cidata";
+/// The agent's program on it, and the name by which it is executed.
+pub const AGENT: &str = "vshmem-machine";
+/// The machine's settings, as others have them on their kernel's command line.
+pub const SETTINGS: &str = "settings";
+/// The directory of drivers, each called by its kernel's version.
+pub const DRIVERS: &str = "drivers";
+/// Paths of this host at which programs look for files of the seed: a line `FILE PATH` for each.
+pub const LINKS: &str = "links";
+/// The library on it.
+const LIBRARY: &str = "libvshmem.so";
+/// The least size, and what a file system takes besides its files.
+const SPARE: usize = 2 << 20;
+
+/// Makes the seed available, and starts the agent, at each boot. A front end that the image may have is
+/// replaced by the agent's own.
+const START: &str = "\
+set -e
+seed=/run/vshmem/seed
+mkdir -p $seed
+mountpoint -q $seed || mount -t vfat -o ro,umask=022 LABEL=cidata $seed
+systemctl --quiet mask --runtime --now vshmem-agent-guest.service || true
+systemctl --quiet is-active vshmem-machine.service ||
+    systemd-run --quiet --no-block --unit=vshmem-machine --description='Agent of Vshmem' \\
+        --property=Restart=on-failure --property=KillMode=process --property=TasksMax=infinity \\
+        --property=LimitMEMLOCK=infinity $seed/vshmem-machine
+";
+
+/// Writes the seed of the machine with these settings.
+pub fn write(
+    path: &Path,
+    settings: &Settings,
+    (instance, mac): (&str, &str),
+    choice: &driver::Choice,
+) -> Result<()> {
+    let own = |path: &Path| -> Result<Vec<u8>> {
+        let bytes = fs::read(path).explain(|| format!("reading {}", path.display()))?;
+        Ok(elf::loaded_part(&bytes))
+    };
+    let mut files = vec![
+        ("meta-data".into(), json(&json!({ "instance-id": instance, "local-hostname": settings.name }))),
+        ("network-config".into(), json(&network(settings.network, mac))),
+        ("user-data".into(), [b"#cloud-config\n", &json(&user_data(settings, &keys()))[..]].concat()),
+        (SETTINGS.into(), settings.to_command_line().into_bytes()),
+        (AGENT.into(), own(Path::new("/proc/self/exe"))?),
+    ];
+    let mut links = vec![(AGENT, std::env::current_exe().unwrap_or_default())];
+    if let Ok(library) = library::find() {
+        files.push((LIBRARY.into(), own(&library)?));
+        links.push((LIBRARY, library));
+    }
+    files.push((LINKS.into(), text(&links).into_bytes()));
+    for (version, module) in driver::all(choice, driver::NAME) {
+        files.push((format!("{DRIVERS}/{version}.ko"), module.bytes));
+    }
+    let failed = || format!("could not write {}", path.display());
+    fs::write(path, disk(&files).explain(failed)?).explain(failed)
+}
+
+/// The lines of [`LINKS`]. A path that is no text, or has several lines, has no link.
+fn text(links: &[(&str, PathBuf)]) -> String {
+    let line = |(name, path): &(&str, PathBuf)| {
+        let path = path.to_str().filter(|path| !path.contains('\n'))?;
+        Some(format!("{name} {path}\n"))
+    };
+    links.iter().filter_map(line).collect()
+}
+
+/// JSON is YAML, too.
+fn json(value: &Value) -> Vec<u8> {
+    format!("{value:#}\n").into_bytes()
+}
+
+fn user_data(settings: &Settings, keys: &[String]) -> Value {
+    json!({
+        "hostname": settings.name,
+        "preserve_hostname": false,
+        "manage_etc_hosts": false,
+        "ssh_authorized_keys": keys,
+        "bootcmd": [["sh", "-c", START]],
+    })
+}
+
+/// The first version of the format: all of cloud-init's renderers know it.
+fn network(network: Option<Network>, mac: &str) -> Value {
+    let Some(network) = network else {
+        return json!({ "config": "disabled" });
+    };
+    let subnet = json!({ "type": "static", "address": format!("{}/24", network.address) });
+    let card = json!({ "type": "physical", "name": "eth0", "mac_address": mac, "subnets": [subnet] });
+    json!({ "version": 1, "config": [card] })
+}
+
+/// The public keys of this user.
+fn keys() -> Vec<String> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let files = fs::read_dir(home.join(".ssh")).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut keys: Vec<String> = files
+        .filter(|path| path.extension().is_some_and(|ending| ending == "pub"))
+        .filter_map(|path| fs::read_to_string(path).ok())
+        .map(|key| key.trim().into())
+        .collect();
+    keys.sort();
+    keys
+}
+
+/// A FAT file system with these files.
+fn disk(files: &[(String, Vec<u8>)]) -> io::Result<Vec<u8>> {
+    let size: usize = files.iter().map(|(_, bytes)| bytes.len().next_multiple_of(16 << 10)).sum();
+    let mut disk = Cursor::new(vec![0; (size + SPARE).next_multiple_of(1 << 20)]);
+    let mut label = [b' '; 11];
+    label[..LABEL.len()].copy_from_slice(LABEL.as_bytes());
+    format_volume(&mut disk, FormatVolumeOptions::new().volume_label(label))?;
+    let volume = FileSystem::new(&mut disk, FsOptions::new())?;
+    volume.root_dir().create_dir(DRIVERS)?;
+    for (name, bytes) in files {
+        let mut file = volume.root_dir().create_file(name)?;
+        file.write_all(bytes)?;
+        file.flush()?;
+    }
+    volume.unmount()?;
+    Ok(disk.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::settings::address;
+    use std::io::Read;
+
+    #[test]
+    fn a_seed_is_what_cloud_init_looks_for() {
+        let path = std::env::temp_dir().join(format!("vshmem-seed-{}", std::process::id()));
+        let network = Some(Network { address: address(2), machines: 3 });
+        let settings =
+            Settings { name: "boss".into(), network, launcher: "other".into(), ..Settings::default() };
+        write(&path, &settings, ("c-boss", "52:54:00:77:00:03"), &driver::Choice::None).unwrap();
+        let mut bytes = Cursor::new(fs::read(&path).unwrap());
+        fs::remove_file(&path).unwrap();
+        let volume = FileSystem::new(&mut bytes, FsOptions::new()).unwrap();
+        assert_eq!(volume.volume_label(), LABEL);
+        let read = |name: &str| {
+            let mut text = Vec::new();
+            volume.root_dir().open_file(name).unwrap().read_to_end(&mut text).unwrap();
+            text
+        };
+        let meta: Value = serde_json::from_slice(&read("meta-data")).unwrap();
+        assert_eq!(meta, json!({ "instance-id": "c-boss", "local-hostname": "boss" }));
+        let network: Value = serde_json::from_slice(&read("network-config")).unwrap();
+        assert_eq!(network["config"][0]["subnets"][0]["address"], "10.77.0.3/24");
+        let user = String::from_utf8(read("user-data")).unwrap();
+        let user: Value = serde_json::from_str(user.strip_prefix("#cloud-config\n").unwrap()).unwrap();
+        assert_eq!((&user["hostname"], &user["bootcmd"][0][2]), (&json!("boss"), &json!(START)));
+        let line = String::from_utf8(read(SETTINGS)).unwrap();
+        assert_eq!(Settings::from_command_line(&line).unwrap(), settings);
+        assert!(read(AGENT).starts_with(b"\x7fELF"));
+        let links = String::from_utf8(read(LINKS)).unwrap();
+        assert!(links.starts_with(&format!("{AGENT} /")), "{links}");
+    }
+
+    #[test]
+    fn names_on_the_seed_are_those_that_its_script_uses() {
+        for name in [LABEL, AGENT] {
+            assert!(START.contains(name), "{name}");
+        }
+    }
+}

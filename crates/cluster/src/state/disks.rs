@@ -1,0 +1,77 @@
+//! Files of machines that boot a system of their own: their disks, which may be large. The runtime directory
+//! is memory on most systems, so they are in `/var/tmp`, in a directory of this user for this boot of the
+//! host, and below it one for each cluster, which is called as the cluster's directory.
+
+use super::directories::{boot_id, cluster_directory, private_directory};
+use crate::error::{Explain, Result};
+use crate::user::uid;
+use percent_encoding::{percent_encode, AsciiSet, NON_ALPHANUMERIC};
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Characters of a cluster's directory that stay as they are.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b'-');
+
+/// The files of a machine.
+pub struct Disks {
+    /// What the machine has written to its disk.
+    pub overlay: PathBuf,
+    /// What tells the machine what it is.
+    pub seed: PathBuf,
+}
+
+fn all() -> PathBuf {
+    PathBuf::from(format!("/var/tmp/vshmem-{}", uid()))
+}
+
+fn of_cluster(name: &str) -> Result<PathBuf> {
+    let directory = cluster_directory(name)?;
+    let called = percent_encode(directory.as_os_str().as_bytes(), PLAIN).to_string();
+    Ok(all().join(boot_id()).join(called))
+}
+
+impl Disks {
+    /// Those of this machine of a cluster.
+    pub fn of(cluster: &str, machine: &str) -> Result<Disks> {
+        let directory = of_cluster(cluster)?;
+        let file = |ending| directory.join(format!("{machine}.{ending}"));
+        Ok(Disks { overlay: file("qcow2"), seed: file("seed") })
+    }
+
+    /// Makes the directory that they are in.
+    pub fn prepare(&self) -> Result<()> {
+        let directories: Vec<&Path> = self.seed.ancestors().skip(1).take(3).collect();
+        let make = || directories.iter().rev().try_for_each(|directory| private_directory(directory));
+        // Another command may have removed one that was empty.
+        make().or_else(|_| make())
+    }
+
+    /// Removes them.
+    pub fn remove(&self) {
+        for file in [&self.overlay, &self.seed] {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+/// Removes those of a cluster, and what earlier boots of the host have left.
+pub fn remove(cluster: &str) -> Result<()> {
+    let directory = of_cluster(cluster)?;
+    match fs::remove_dir_all(&directory) {
+        Err(e) if e.kind() != ErrorKind::NotFound => {
+            return Err(e).explain(|| format!("could not remove {}", directory.display()));
+        }
+        _ => (),
+    }
+    let (all, now) = (all(), boot_id());
+    for entry in fs::read_dir(&all).into_iter().flatten().flatten() {
+        let _ = match *entry.file_name() == *now {
+            true => fs::remove_dir(entry.path()),
+            false => fs::remove_dir_all(entry.path()),
+        };
+    }
+    let _ = fs::remove_dir(&all);
+    Ok(())
+}
