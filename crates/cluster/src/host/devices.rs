@@ -215,3 +215,36 @@ pub fn release(cluster: &Path, machine: Option<&str>) -> Result<()> {
     });
     outcome
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::process::Process;
+    use serde_json::json;
+
+    #[test]
+    fn a_holder_lives_as_long_as_its_cluster_may_use_it() {
+        let directory = std::env::temp_dir().join(format!("vshmem-holder-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let lives = |machine: &str| lives(&Holder { cluster: directory.clone(), machine: machine.into() });
+        let write = |boot: &str, starter: Option<Process>| {
+            let record = json!({
+                "version": 2, "name": "n", "boot": boot, "starter": starter, "accel": "", "kernel": "/k", "pool": "/p",
+                "pool_size": 1 << 20, "channels": 1, "since": 0,
+                "machines": [{"name": "a", "index": 0, "runs": null, "address": null, "cores": []}]});
+            fs::write(directory.join("cluster.json"), record.to_string()).unwrap();
+        };
+        assert!(!lives("a"), "there is no record");
+        write(&boot_id(), None);
+        assert!(lives("a") && !lives("b"), "a machine that has died may be restarted");
+        write(&boot_id(), Some(Process::current()));
+        assert!(lives("a"), "it is being started");
+        write(&boot_id(), Some(Process { started: 0, ..Process::current() }));
+        assert!(!lives("a"), "its command was killed");
+        write("another", None);
+        assert!(!lives("a"));
+        fs::write(directory.join("cluster.json"), "{").unwrap();
+        assert!(lives("a"), "it can't be told");
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}
