@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use vshmem_cluster::description::resolve::AUTO;
 use vshmem_cluster::launchers::launchers;
 use vshmem_cluster::limits::Limit;
+use vshmem_cluster::placement::pages::{Pages, PoolNodes};
 use vshmem_cluster::placement::rules::Policy;
 use vshmem_cluster::Launcher;
 
@@ -93,7 +94,7 @@ pub struct Up {
     /// Where virtual cores may run [default: the file's; none is asked for without a file]
     #[arg(long, value_name = "POLICY", value_parser = policies())]
     pub placement: Option<Policy>,
-    /// What of a placement must be had as it is asked for: otherwise the next best is taken, and named
+    /// What must be had as it is asked for: otherwise the next best is taken, and named
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
     pub strict: Vec<Strict>,
     /// Take the machines' memory from all nodes by turns
@@ -105,6 +106,21 @@ pub struct Up {
     /// Cores of each memory node that no pinned virtual core gets
     #[arg(long, value_name = "CORES")]
     pub reserve_cores: Option<u32>,
+    /// The pages of the machines' memory [default: the file's, or what the kernel gives]
+    #[arg(long, value_name = "PAGES", value_parser = pages())]
+    pub pages: Option<Pages>,
+    /// The pages of pools that are made; others than small ones are taken at once, and for good
+    #[arg(long, value_name = "PAGES", value_parser = pages())]
+    pub pool_pages: Option<Pages>,
+    /// The memory node of this host that the memory of the pool comes from that they share, or 'interleave'
+    #[arg(long, value_name = "NODE")]
+    pub pool_node: Option<PoolNodes>,
+    /// Take all memory of machines and pools before the machines boot
+    #[arg(long)]
+    pub prealloc: bool,
+    /// How many threads do so [default: one for each core near to the memory, up to 16]
+    #[arg(long, value_name = "N")]
+    pub prealloc_threads: Option<u32>,
     /// A directory that the machines see, read-only (ro, the default) or writable (rw); may be repeated
     #[arg(long, value_name = "DIR[:ro|rw]", add = values::directories())]
     pub share: Vec<String>,
@@ -168,6 +184,21 @@ pub enum Strict {
     Memory,
     /// Cores near to the machine's devices
     Devices,
+    /// The pages of machines and pools
+    Pages,
+}
+
+/// Values of `--pages` and `--pool-pages`.
+fn pages() -> impl TypedValueParser<Value = Pages> {
+    let about = [
+        "Those of 4 KiB, and no others",
+        "Those of 2 MiB that the kernel puts together where it finds the room",
+        "Those of 2 MiB that the host has reserved (vm.nr_hugepages)",
+        "Those of 1 GiB that the host has reserved",
+    ];
+    let values =
+        Pages::ALL.into_iter().zip(about).map(|((name, _), about)| PossibleValue::new(name).help(about));
+    PossibleValuesParser::new(values).try_map(|name| Pages::named(&name).ok_or("there are no such pages"))
 }
 
 /// Values of `--placement`.

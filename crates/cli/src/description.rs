@@ -6,7 +6,7 @@ use schemars::generate::SchemaSettings;
 use schemars::transform::{transform_subschemas, Transform};
 use schemars::Schema;
 use serde_json::Value;
-use vshmem_cluster::description::cluster::{Description, Group, Placement, Pool, Size};
+use vshmem_cluster::description::cluster::{Description, Group, PagesWanted, Placement, Pool, Size};
 use vshmem_cluster::description::file::File;
 use vshmem_cluster::description::pools::OWN;
 use vshmem_cluster::placement::rules::{Insist, Memory};
@@ -39,7 +39,12 @@ fn of_options(up: &args::Up) -> Result<Description> {
         // As many as without any option.
         false => vec![Group { count: alike.count.or(Some(2)), ..alike }],
     };
-    let own = Pool { size: up.pool_size.map(Size), transport: up.transport.clone(), ..Pool::default() };
+    let own = Pool {
+        size: up.pool_size.map(Size),
+        transport: up.transport.clone(),
+        node: up.pool_node,
+        ..Pool::default()
+    };
     let mut description = Description {
         name: up.cluster.clone(),
         hypervisor: up.hypervisor.clone(),
@@ -52,6 +57,7 @@ fn of_options(up: &args::Up) -> Result<Description> {
         spare_pools: up.spare_pools,
         largest_pool: up.largest_pool.map(Size),
         placement: placement(up),
+        pages: pages(up),
         machines,
         pools: [(OWN.to_owned(), own)].into(),
     };
@@ -80,6 +86,18 @@ fn placement(up: &args::Up) -> Option<Placement> {
         reserve_cores: up.reserve_cores,
     };
     (placement != Placement::default()).then_some(placement)
+}
+
+/// What options say of the pages that memory is in, if they do.
+fn pages(up: &args::Up) -> Option<PagesWanted> {
+    let pages = PagesWanted {
+        machines: up.pages,
+        pools: up.pool_pages,
+        insist: up.strict.contains(&args::Strict::Pages).then_some(Insist::Strict),
+        prealloc: up.prealloc.then_some(true),
+        prealloc_threads: up.prealloc_threads,
+    };
+    (pages != PagesWanted::default()).then_some(pages)
 }
 
 /// The schema of a file that describes a cluster.
@@ -121,6 +139,7 @@ impl Transform for NoNull {
 mod tests {
     use super::*;
     use clap::Parser;
+    use vshmem_cluster::placement::pages::{PageRules, Pages, PoolNodes};
 
     #[derive(Parser)]
     struct Line {
@@ -147,6 +166,14 @@ mod tests {
         let said = "numa-first, cores strict, memory strict, SMT siblings, 1 of each node's cores reserved";
         assert_eq!(placed.map(|rules| rules.to_string()).as_deref(), Some(said));
         assert_eq!(resolved(&["-n", "0"]).unwrap_err().exit_code(), 2);
+        let large = resolved(&["--pages", "2M", "--pool-pages", "transparent", "--pool-node", "interleave"]);
+        let large = large.unwrap();
+        assert_eq!((large.machines[0].pages, large.pages), (Pages::named("2M"), PageRules::default()));
+        assert_eq!(large.pools[0].pages, Pages::named("transparent"));
+        assert_eq!(large.pools[0].node, Some(PoolNodes::Interleave));
+        let ahead = resolved(&["--strict", "pages", "--prealloc", "--prealloc-threads", "3"]).unwrap();
+        assert!(ahead.placement.is_none(), "pages are no matter of places");
+        assert_eq!(ahead.pages.to_string(), "strict, taken ahead of time by 3 threads");
     }
 
     #[test]

@@ -13,14 +13,15 @@ use std::time::{Duration, Instant};
 use vshmem_cluster::participants::Member;
 use vshmem_cluster::placement::binding::Resident;
 use vshmem_cluster::placement::cpuset::CpuSet;
+use vshmem_cluster::placement::pages::Given;
 use vshmem_cluster::placement::plan::{Guest, Placed};
 use vshmem_cluster::placement::rules::Rules;
 use vshmem_cluster::pools::find;
 use vshmem_cluster::sample::Watched;
 use vshmem_cluster::{
     attached_machines, down as end, health, interrupt, launchers, list, restart as start_anew, up as start,
-    AttachedStatus, Health, How, Listed, Machine, MachineState, Monitor, Permitted, Progress, Record, Result,
-    Running,
+    AttachedStatus, Health, How, Listed, Machine, MachineState, MadePool, Monitor, Permitted, Progress,
+    Record, Result, Running,
 };
 use vshmem_devices::choose::Assigned;
 
@@ -105,6 +106,10 @@ pub fn ps(ps: &args::Ps) -> Result<u8> {
         return print_document(all).map(|()| 0);
     }
     print(&all.table().layout())?;
+    let pools = all.pools();
+    if pools.len() > 1 {
+        print(&format!("\n{}", pools.layout()))?;
+    }
     for (name, health) in all.health() {
         if let Some(why) = &health.no_driver {
             eprintln!("vshmem: {name} goes on without vshmem.ko: {why}");
@@ -126,7 +131,7 @@ pub fn ps(ps: &args::Ps) -> Result<u8> {
 impl All<'_> {
     fn table(&self) -> Table {
         let mut table = Table::new(
-            "CLUSTER  VM  STATE  ACCEL  CPUS  MEMORY  POOL  DOORBELL  ADDRESS  PID  UP  PROCESSES  WAITING  POOLS",
+            "CLUSTER  VM  STATE  ACCEL  CPUS  MEMORY  POOL  DOORBELL  ADDRESS  PID  UP  PROCESSES  WAITING  NODES  PAGES  POOLS",
         );
         for cluster in &self.clusters {
             let pool = size::show(cluster.pool_size);
@@ -148,6 +153,8 @@ impl All<'_> {
                     &or_dash(machine.up.map(show_age)),
                     &count(|member| member.processes),
                     &count(|member| member.waiting),
+                    &nodes(machine.resident),
+                    &in_pages(machine.resident),
                     &pool_names(&machine.health),
                 ]);
             }
@@ -158,10 +165,29 @@ impl All<'_> {
                 AttachedState::Off => "off",
             };
             // The rest is unknown.
-            let mut row: [&dyn Display; 14] = [&"-"; 14];
+            let mut row: [&dyn Display; 16] = [&"-"; 16];
             let pools = pool_names(&machine.health);
-            (row[0], row[1], row[2], row[13]) = (&"(attached)", &machine.name, &state, &pools);
+            (row[0], row[1], row[2], row[15]) = (&"(attached)", &machine.name, &state, &pools);
             table.row(&row);
+        }
+        table
+    }
+
+    /// The pools whose memory was taken before machines got them.
+    fn pools(&self) -> Table {
+        let mut table = Table::new("CLUSTER  POOL  SIZE  NODES  PAGES  TAKEN  FILE");
+        for cluster in &self.clusters {
+            for pool in cluster.pools.iter().filter(|pool| pool.resident.is_some()) {
+                table.row(&[
+                    &cluster.name,
+                    &pool.name,
+                    &size::show(pool.size),
+                    &nodes(pool.resident.as_ref()),
+                    &in_pages(pool.resident.as_ref()),
+                    &or_dash(pool.pages.populated),
+                    &pool.path.display(),
+                ]);
+            }
         }
         table
     }
@@ -198,6 +224,16 @@ fn advice(listed: &Listed) -> Option<String> {
 
 fn pool_names(health: &Health) -> String {
     or_dash(Some(health.pools.join(",")).filter(|names| !names.is_empty()))
+}
+
+/// The nodes of this host that memory was on.
+fn nodes(resident: Option<&Resident>) -> String {
+    or_dash(resident.map(Resident::on).filter(|nodes| !nodes.is_empty()))
+}
+
+/// The pages that it was in.
+fn in_pages(resident: Option<&Resident>) -> String {
+    or_dash(resident.map(Resident::in_pages).filter(|pages| !pages.is_empty()))
 }
 
 fn state_name(state: MachineState) -> &'static str {
@@ -254,6 +290,8 @@ struct Cluster<'a> {
     driver: Option<&'a std::path::Path>,
     /// Seconds since it was started.
     up: u64,
+    /// The pools that were made for it on this host, its own one first, with their memory.
+    pools: &'a [MadePool],
     /// Its machines.
     machines: Vec<MachineEntry<'a>>,
 }
@@ -283,6 +321,11 @@ struct MachineEntry<'a> {
     cores: &'a [usize],
     /// Where it runs; null: no placement was asked for.
     placement: Option<Placement<'a>>,
+    /// The pages of its memory that were asked for, and those that it was given.
+    pages: &'a Given,
+    /// Where its memory was when it had come up, and in which pages, as far as it had touched it then; null:
+    /// that could not be told.
+    resident: Option<&'a Resident>,
     /// Its member in the cluster's pool; null: none of its processes has used the pool.
     member: Option<Member>,
     #[serde(flatten)]
@@ -304,7 +347,7 @@ struct Placement<'a> {
     guest: &'a Guest,
     /// What was asked for and could not be had.
     fallbacks: &'a [String],
-    /// Where its memory was when it had come up; null: it comes from any node, or could not be told.
+    /// Where its memory was when it had come up; null: that could not be told.
     resident: Option<&'a Resident>,
 }
 
@@ -355,6 +398,8 @@ impl<'a> Cluster<'a> {
             devices: &machine.devices,
             cores: &machine.cores,
             placement: Placement::of(machine),
+            pages: &machine.pages,
+            resident: machine.resident.as_deref(),
             member,
             health: match state {
                 MachineState::Running => health(record, machine),
@@ -373,6 +418,7 @@ impl<'a> Cluster<'a> {
             wakes: launchers::of(record).wakes(record),
             driver: record.driver.as_deref(),
             up: age(record.since),
+            pools: &record.pools,
             machines: machines.map(machine).collect(),
         }
     }

@@ -19,6 +19,18 @@ pub fn available() -> Option<u64> {
     available_in(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
+/// Memory of a process in bytes, by its field in `/proc/PID/status`: `RssAnon` is what only it has,
+/// `HugetlbPages` what it has of the host's reserved pages. `None` if that can't be told.
+pub fn of_process(process: i32, field: &str) -> Option<u64> {
+    field_of(&fs::read_to_string(format!("/proc/{process}/status")).ok()?, field)
+}
+
+/// A number of kilobytes, in bytes.
+fn field_of(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
 /// Free bytes of a file's file system.
 pub fn free_space(file: &CStr) -> Option<u64> {
     let status = statvfs(file).ok()?;
@@ -41,12 +53,8 @@ pub fn check_available(bytes: u64, promised: bool) -> io::Result<()> {
 }
 
 fn available_in(meminfo: &str) -> Option<u64> {
-    let field = |name: &str| {
-        let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
-    };
-    let kilobytes = field("MemAvailable:")?.saturating_add(field("SwapFree:").unwrap_or(0));
-    kilobytes.checked_mul(1024)
+    let swap = field_of(meminfo, "SwapFree").unwrap_or(0);
+    Some(field_of(meminfo, "MemAvailable")?.saturating_add(swap))
 }
 
 #[cfg(test)]
@@ -60,6 +68,15 @@ mod tests {
         assert_eq!(available_in(text), Some(42 * 1024));
         assert_eq!(available_in("MemAvailable: x kB"), None);
         assert_eq!(available_in(""), None);
+    }
+
+    #[test]
+    fn memory_of_processes_is_read() {
+        let status = "VmRSS:\t 90 kB\nRssAnon:\t     12 kB\nHugetlbPages:\t  2048 kB\n";
+        assert_eq!(field_of(status, "RssAnon"), Some(12288));
+        assert_eq!(field_of(status, "HugetlbPages"), Some(2 << 20));
+        assert_eq!((field_of(status, "Rss"), field_of("RssAnon: 1 MB", "RssAnon")), (None, None));
+        assert!(of_process(std::process::id() as i32, "RssAnon").is_some_and(|bytes| bytes > 0));
     }
 
     #[test]

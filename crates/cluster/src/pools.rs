@@ -232,31 +232,48 @@ pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit], form: Form) ->
     })
 }
 
+/// An error unless a kernel that backs a whole pool with memory need not kill a process for it. `otherwise` is
+/// the hint then.
+pub fn check_room(name: &str, otherwise: &str) -> Result<()> {
+    let pool = PoolRef::local(name.as_bytes()).map_err(|error| refused(name, error.to_string()))?;
+    let wanted = lacking(&pool);
+    match memory::available_for(pool.path()).filter(|left| *left < wanted) {
+        Some(free) => Err(lacks(name, wanted, free, "this host").hint(otherwise)),
+        None => Ok(()),
+    }
+}
+
 /// Backs a whole pool with memory, for good: no process that uses it is killed later because the host is
 /// full. `otherwise` is the hint if there is not enough memory.
 pub fn reserve(name: &str, otherwise: &str) -> Result<()> {
-    let refused = |why: String| error!("could not reserve the pool {name}: {why}");
-    let pool = PoolRef::local(name.as_bytes()).map_err(|error| refused(error.to_string()))?;
-    let path = pool.path().to_string_lossy();
-    let wanted = fs::metadata(&*path).map_or(0, |file| file.len().saturating_sub(file.blocks() * 512));
-    let lacks = |free: u64, of: &str| {
-        let (wanted, free) = (wanted.div_ceil(1 << 20), free >> 20);
-        refused(format!("it takes {wanted} MiB more, and {of} has {free} MiB")).hint(otherwise)
-    };
-    // A kernel that is short of memory would kill a process to get it.
-    if let Some(memory) = memory::available_for(pool.path()).filter(|left| *left < wanted) {
-        return Err(lacks(memory, "this host"));
-    }
+    check_room(name, otherwise)?;
+    let pool = PoolRef::local(name.as_bytes()).map_err(|error| refused(name, error.to_string()))?;
     reserve_local(&c_name(name)?).map_err(|error| match error {
         CreateError::NoRoom => {
             let room = memory::free_space(pool.path()).unwrap_or(0);
-            let directory = fs::canonicalize(&*path).ok();
+            let directory = fs::canonicalize(&*pool.path().to_string_lossy()).ok();
             let directory = directory.as_deref().and_then(Path::parent);
-            lacks(room, &directory.unwrap_or(Path::new("its directory")).to_string_lossy())
+            let of = directory.unwrap_or(Path::new("its directory")).to_string_lossy();
+            lacks(name, lacking(&pool), room, &of).hint(otherwise)
         }
-        CreateError::Denied => refused("only its owner can do that".into()).hint(otherwise),
-        other => refused(other.to_string()).hint(otherwise),
+        CreateError::Denied => refused(name, "only its owner can do that".into()).hint(otherwise),
+        other => refused(name, other.to_string()).hint(otherwise),
     })
+}
+
+fn refused(name: &str, why: String) -> Error {
+    error!("could not reserve the pool {name}: {why}")
+}
+
+fn lacks(name: &str, wanted: u64, free: u64, of: &str) -> Error {
+    let (wanted, free) = (wanted.div_ceil(1 << 20), free >> 20);
+    refused(name, format!("it takes {wanted} MiB more, and {of} has {free} MiB"))
+}
+
+/// What a pool's file has no memory for yet, in bytes.
+fn lacking(pool: &PoolRef) -> u64 {
+    let file = fs::metadata(&*pool.path().to_string_lossy());
+    file.map_or(0, |file| file.len().saturating_sub(file.blocks() * 512))
 }
 
 fn format(memory: Mem, params: &Params, chosen: &[Limit]) -> std::result::Result<(), String> {

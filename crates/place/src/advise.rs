@@ -59,8 +59,9 @@ fn divide(topology: &Topology, ranks: usize, cpus: usize, memory: u64, smt: bool
     let rules =
         Rules { policy, cores, memory: memory_from, devices: Insist::Preferred, smt, reserve_cores: reserve };
     let memory = memory * cpus as u64;
+    let near = CpuSet::default();
     let machine =
-        |index| Machine { name: format!("vm{index}"), cpus, memory, near: CpuSet::default(), rules };
+        |index| Machine { name: format!("vm{index}"), cpus, memory, page: 0, near: near.clone(), rules };
     let machines: Vec<_> = (0..ranks / cpus).map(machine).collect();
     let pairs = (ranks * (ranks - 1)) as f64;
     let apart = if ranks < 2 { 0.0 } else { (ranks * (ranks - cpus)) as f64 / pairs };

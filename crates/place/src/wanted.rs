@@ -6,9 +6,10 @@ use std::path::Path;
 use vshmem_cluster::description::cluster::{Description, Placement};
 use vshmem_cluster::description::file::File;
 use vshmem_cluster::placement::cpuset::CpuSet;
+use vshmem_cluster::placement::pages::Pages;
 use vshmem_cluster::placement::request::{Machine, Request, Taken, VERSION};
 use vshmem_cluster::placement::rules::{Insist, Memory, Rules};
-use vshmem_cluster::{error, near_devices, taken_by_others, Explain, Result};
+use vshmem_cluster::{error, near_devices, pages_left_by_others, taken_by_others, Explain, Result};
 
 /// What is to be placed.
 pub struct Wanted {
@@ -57,7 +58,7 @@ fn alike(options: &Options, rules: Rules) -> Vec<Machine> {
 }
 
 fn machine(name: String, cpus: u32, memory: u64, rules: Rules) -> Machine {
-    Machine { name, cpus: cpus as usize, memory, near: CpuSet::default(), rules }
+    Machine { name, cpus: cpus as usize, memory, page: 0, near: CpuSet::default(), rules }
 }
 
 /// The machines of a file, what others have of this host if it is this one, and a note.
@@ -76,9 +77,14 @@ fn described(
     let near = |wants: &[_]| if elsewhere { CpuSet::default() } else { near_devices(wants) };
     let machines = cluster.machines.into_iter().map(|it| {
         let near = near(&it.devices);
-        Machine { near, ..machine(it.name, it.cpus, it.memory, rules) }
+        let page = it.pages.and_then(Pages::reserved).unwrap_or(0);
+        Machine { near, page, ..machine(it.name, it.cpus, it.memory, rules) }
     });
-    let taken = if elsewhere { Taken::default() } else { taken_by_others(&cluster.cluster)? };
+    let mut taken = Taken::default();
+    if !elsewhere {
+        taken = taken_by_others(&cluster.cluster)?;
+        taken.pages_left = pages_left_by_others(&cluster.cluster)?;
+    }
     let notes = match file.description.placement {
         Some(_) => String::new(),
         None => format!(

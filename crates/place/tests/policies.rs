@@ -24,7 +24,7 @@ fn nobody() -> Taken {
 }
 
 fn machine(name: &str, cpus: usize, memory: u64, rules: Rules) -> Machine {
-    Machine { name: name.into(), cpus, memory, near: CpuSet::default(), rules }
+    Machine { name: name.into(), cpus, memory, page: 0, near: CpuSet::default(), rules }
 }
 
 fn rules(policy: Policy) -> Rules {
@@ -203,7 +203,7 @@ fn a_range_is_the_socket_with_the_most_room() {
 fn what_others_have_is_left_to_them() {
     let topology = host(TWO_SOCKETS);
     let four = [machine("a", 4, 8 * GIB, strict(Policy::NumaFirst))];
-    let taken = Taken { cpus: "1,10".parse().unwrap(), memory: [(1, 60 * GIB)].into() };
+    let taken = Taken { cpus: "1,10".parse().unwrap(), memory: [(1, 60 * GIB)].into(), ..nobody() };
     let plan = place(&topology, &four, &taken).expect("it can be placed");
     // A core is taken if one of its siblings is; node 1 has the cores, but no memory left.
     assert_eq!(vcpus(&plan.machines[0]), "2 4 6 8");
@@ -211,6 +211,40 @@ fn what_others_have_is_left_to_them() {
     assert!(map.contains("  0-7          # a a a\n") && map.contains("# other clusters"), "{map}");
     let taken = Taken { cpus: (0..32).collect(), ..Taken::default() };
     assert!(matches!(place(&topology, &four, &taken), Err(PlaceError::Cores { free: 0, .. })));
+}
+
+#[test]
+fn reserved_pages_decide_where_a_machine_that_wants_some_is() {
+    let topology = host(TWO_SOCKETS);
+    let large = |memory, rules| Machine { page: 1 << 21, ..machine("a", 2, memory, rules) };
+    let taken = Taken { pages_left: [(1 << 21, [(0, GIB), (1, 6 * GIB)].into())].into(), ..nobody() };
+    let on = |machine: Machine| place(&topology, &[machine], &taken).map(|mut plan| plan.machines.remove(0));
+    let four = on(large(4 * GIB, strict(Policy::NumaFirst))).expect("node 1 has the pages");
+    assert_eq!((vcpus(&four).as_str(), four.nodes.to_string().as_str()), ("16 18", "1"));
+    // Other machines don't take them, and don't want for them.
+    let small = on(machine("a", 2, 50 * GIB, strict(Policy::NumaFirst))).expect("node 0 has the memory");
+    assert_eq!(small.nodes.to_string(), "0");
+    // Half of it on each node, of which one has too few.
+    let wide = large(8 * GIB, strict(Policy::NumaFirst));
+    let why = on(Machine { cpus: 16, ..wide.clone() }).unwrap_err().to_string();
+    assert_eq!(why, "a needs 8G in pages of 2M, and the nodes of its cores have 7G left");
+    let preferred = Machine { rules: rules(Policy::NumaFirst), cpus: 16, ..wide };
+    let said = on(preferred).expect("it is preferred").fallbacks.join("; ");
+    let rest = "the rest comes from other nodes";
+    assert_eq!(said, format!("node 0 has 1G left in pages of 2M of the 4G that belong there: {rest}"));
+    // Two machines don't get the same pages.
+    let two = [large(4 * GIB, strict(Policy::NumaFirst)), large(4 * GIB, strict(Policy::NumaFirst))];
+    assert!(matches!(place(&topology, &two, &taken), Err(PlaceError::Memory { page: 0x20_0000, .. })));
+}
+
+#[test]
+fn memory_is_divided_in_whole_pages() {
+    let topology = host(TWO_SOCKETS);
+    let wide = Machine { page: GIB, ..machine("a", 12, 7 * GIB, rules(Policy::NumaFirst)) };
+    let plan = placed(&topology, &[wide]);
+    let shares: Vec<_> = plan.machines[0].guest.nodes.iter().map(|node| node.memory / GIB).collect();
+    assert_eq!(shares, [3, 4]);
+    assert!(plan.machines[0].guest.nodes.iter().all(|node| node.memory % GIB == 0));
 }
 
 #[test]
@@ -277,7 +311,7 @@ proptest! {
         let machines: Vec<_> = wanted.iter().enumerate()
             .map(|(index, (cpus, memory, rules))| machine(&format!("m{index}"), *cpus, memory * GIB, *rules))
             .collect();
-        let others = Taken { cpus: (0..taken).collect(), memory: [(0, u64::from(taken) * GIB)].into() };
+        let others = Taken { cpus: (0..taken).collect(), memory: [(0, u64::from(taken) * GIB)].into(), ..nobody() };
         let Ok(plan) = place(&topology, &machines, &others) else { return Ok(()) };
         let core_of: HashMap<u32, usize> = topology.cores.iter().enumerate()
             .flat_map(|(index, core)| core.pus.iter().map(move |pu| (*pu, index))).collect();

@@ -81,8 +81,10 @@ fn a_file_without_a_placement_is_said_to_have_none() {
 #[test]
 fn a_request_is_answered() {
     let rules = Rules { cores: Insist::Strict, ..Rules::default() };
-    let machine = |cpus| Machine { name: "a".into(), cpus, memory: 1 << 30, near: CpuSet::default(), rules };
-    let taken = Taken { cpus: "0-3".parse().unwrap(), memory: [(0, 1 << 30)].into() };
+    let near = CpuSet::default();
+    let machine =
+        |cpus| Machine { name: "a".into(), cpus, memory: 1 << 30, page: 0, near: near.clone(), rules };
+    let taken = Taken { cpus: "0-3".parse().unwrap(), memory: [(0, 1 << 30)].into(), ..Taken::default() };
     let ask = |cpus, version| {
         let request = Request { version, machines: vec![machine(cpus)], taken: taken.clone() };
         let request = serde_json::to_string(&request).unwrap();

@@ -3,6 +3,7 @@
 use crate::boot::image::Image;
 use crate::host::placing::Move;
 use crate::launcher::options::{MachineOptions, Options, PoolOptions};
+use crate::placement::pages::{PageRules, Pages};
 use crate::placement::plan::Placed;
 use crate::placement::rules::Rules;
 use std::fmt::{self, Debug};
@@ -38,10 +39,12 @@ pub enum Step {
     Remove(String),
     /// A machine is made.
     Add(MachineOptions),
-    /// A machine has other cores and memory.
+    /// A machine has other cores and memory, or memory in other pages.
     Resize(MachineOptions),
     /// A machine has other devices. The machine, and what it asks for.
     Devices(String, Vec<Want>),
+    /// Pages are had by other rules from now on.
+    Pages(PageRules),
     /// Machines are placed by other rules from now on.
     Rules(Option<Rules>),
     /// A machine is placed anew, or not at all any more. The machine, and where it runs.
@@ -109,7 +112,7 @@ pub fn plan(old: &Options, new: &Options, running: &dyn Running) -> Vec<Change> 
     machines(old, new, running, &mut all);
     // Pools that others get come first, and go when nobody has them any more.
     all.sort_by_key(|change| match change.step {
-        Step::Other | Step::Rules(_) => 0,
+        Step::Other | Step::Rules(_) | Step::Pages(_) => 0,
         Step::AddPool(_) | Step::Reserve(_) => 1,
         Step::Remove(_) => 2,
         Step::Revoke(..) => 3,
@@ -145,6 +148,10 @@ fn settings(old: &Options, new: &Options) -> Vec<Change> {
         let told = |rules: Option<Rules>| rules.map_or("none".into(), |rules| rules.to_string());
         let what = format!("placement: {} instead of {}", told(new.placement), told(old.placement));
         all.push(change(Step::Rules(new.placement), Effort::Live, what));
+    }
+    if old.pages != new.pages {
+        let what = format!("pages: {} instead of {}, of what starts from now on", new.pages, old.pages);
+        all.push(change(Step::Pages(new.pages), Effort::Live, what));
     }
     all
 }
@@ -209,7 +216,7 @@ fn machines(old: &Options, new: &Options, running: &dyn Running, all: &mut Vec<C
             machine: Some(name.clone()),
             ..change(step, if died { Effort::Live } else { Effort::Restart }, what)
         };
-        if (had.cpus, had.memory) != (machine.cpus, machine.memory) {
+        if (had.cpus, had.memory, had.pages) != (machine.cpus, machine.memory, machine.pages) {
             all.push(restarts(Step::Resize(machine.clone()), resized(had, machine)));
         }
         if had.devices != machine.devices {
@@ -258,6 +265,10 @@ fn resized(had: &MachineOptions, machine: &MachineOptions) -> String {
         let (new, old) = (crate::size::show(machine.memory), crate::size::show(had.memory));
         parts.push(format!("{new} of memory instead of {old}"));
     }
+    if had.pages != machine.pages {
+        let told = |pages: Option<Pages>| pages.map_or("any pages".into(), |pages| pages.to_string());
+        parts.push(format!("{} instead of {}", told(machine.pages), told(had.pages)));
+    }
     format!("{}: {}", machine.name, parts.join(", "))
 }
 
@@ -271,8 +282,9 @@ fn told(devices: &[Want]) -> String {
 
 /// A machine in words.
 pub fn described(machine: &MachineOptions) -> String {
-    let MachineOptions { name, cpus, memory, devices, image, pools } = machine;
+    let MachineOptions { name, cpus, memory, pages, devices, image, pools } = machine;
     let plural = if *cpus == 1 { "" } else { "s" };
+    let pages = pages.map_or(String::new(), |pages| format!(" in {pages}"));
     let pools = match pools.is_empty() {
         true => "no pools".into(),
         false => format!("pools {}", pools.join(", ")),
@@ -286,7 +298,7 @@ pub fn described(machine: &MachineOptions) -> String {
         Image::Own(system) => format!(", it boots {system}"),
     };
     let memory = crate::size::show(*memory);
-    format!("{name}: {cpus} core{plural}, {memory} of memory, {pools}{devices}{boots}")
+    format!("{name}: {cpus} core{plural}, {memory} of memory{pages}, {pools}{devices}{boots}")
 }
 
 #[cfg(test)]
@@ -370,6 +382,25 @@ mod tests {
                 "[[machines]]\ncount = 2\n[[machines]]\nname = 'a'\nkernel = 'k'\ninitramfs = 'i'",
                 vec!["live add a: 1 core, 512M of memory, pools default, it boots /k"],
             ),
+            (
+                "",
+                "[pages]\nmachines = '2M'\nprealloc = true",
+                vec![
+                    "live pages: preferred, taken ahead of time instead of preferred, of what starts from now on",
+                    "restart vm0: pages of 2M instead of any pages",
+                    "restart vm1: pages of 2M instead of any pages",
+                ],
+            ),
+            (
+                "[[machines]]\npages = '2M'",
+                "[[machines]]\npages = '2M'\ncount = 2",
+                vec!["live add vm1: 1 core, 512M of memory in pages of 2M, pools default"],
+            ),
+            (
+                "",
+                "[pools.default]\nnode = 0",
+                vec!["rebuild the pool default becomes another one, without what is in it"],
+            ),
             ("", "network = false", vec!["rebuild network: true becomes false"]),
             ("", "driver = 'none'", vec!["rebuild driver: Auto becomes None"]),
             ("", "[pools.default]\nreserve = true", vec!["live back the pool default with memory"]),
@@ -431,13 +462,16 @@ mod tests {
             shares: _,
             ports: _,
             placement: _,
+            pages: _,
             network: _,
             doorbell: _,
             driver: _,
             accel: _,
             kernel: _,
         } = options("");
-        let MachineOptions { name: _, cpus: _, memory: _, devices: _, image: _, pools: _ } = &machines[0];
-        let PoolOptions { name: _, host: _, size: _, align: _, transport: _, reserve: _ } = &pools[0];
+        let MachineOptions { name: _, cpus: _, memory: _, pages: _, devices: _, image: _, pools: _ } =
+            &machines[0];
+        let PoolOptions { name: _, host: _, size: _, align: _, transport: _, reserve: _, pages: _, node: _ } =
+            &pools[0];
     }
 }

@@ -6,19 +6,19 @@ use crate::commands::location::Location;
 use crate::commands::run::{run, Options as RunOptions};
 use crate::description::pools::OWN;
 use crate::error::{Error, Result};
-use crate::host::{claims, cluster, devices, placing, users};
+use crate::host::{claims, cluster, devices, made, placing, users};
 use crate::launcher::options::{MachineOptions, Options, PoolOptions, Progress};
 use crate::launcher::pool;
 use crate::launcher::starting::network_of;
 use crate::launcher::table::{self, grant, revoke};
 use crate::placement::plan::Placed;
-use crate::pools::{reserve, Form};
+use crate::pools::reserve;
 use crate::state::directories::{cluster_directory, private_directory};
 use crate::state::disks::Disks;
 use crate::state::host_pool::{HostPool, UNRESERVED};
 use crate::state::lock::{try_lock_cluster, wait_for_lock};
 use crate::state::machine::{index_of, no_cluster, state, MachineState};
-use crate::state::record::{Granted, Machine, Record};
+use crate::state::record::{Granted, Machine, MadePool, Record};
 use crate::state::settings::{address, hosts_file};
 use crate::user::Identity;
 use std::fs;
@@ -34,7 +34,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 pub fn make(cluster: &str, change: &Change, report: &mut dyn FnMut(Progress)) -> Result<()> {
     let live = change.machine.is_none();
     match &change.step {
-        Step::AddPool(pool) => add_pool(cluster, pool),
+        Step::AddPool(pool) => add_pool(cluster, pool, report),
         Step::DropPool(name) => drop_pool(cluster, name),
         Step::Reserve(name) => with_record(cluster, |record, options| {
             let pool = found(&mut options.pools, |pool| pool.name == *name)?;
@@ -49,7 +49,11 @@ pub fn make(cluster: &str, change: &Change, report: &mut dyn FnMut(Progress)) ->
             let index = index_of(record, &machine.name)?;
             (record.machines[index].cpus, record.machines[index].memory) = (machine.cpus, machine.memory);
             let options = found(&mut options.machines, |it| it.name == machine.name)?;
-            (options.cpus, options.memory) = (machine.cpus, machine.memory);
+            (options.cpus, options.memory, options.pages) = (machine.cpus, machine.memory, machine.pages);
+            Ok(())
+        }),
+        Step::Pages(rules) => with_record(cluster, |_, options| {
+            options.pages = *rules;
             Ok(())
         }),
         Step::Devices(machine, wants) => with_record(cluster, |_, options| {
@@ -99,7 +103,7 @@ fn granted(record: &Record, pool: &PoolOptions) -> Result<Granted> {
             (name, record.pool.clone(), record.pool_size, record.transport.clone())
         }
         None => {
-            let path = pool::path(&pool::further(&record.name, &pool.name));
+            let path = pool::file(&made_for(record, &pool.name));
             (pool.name.clone(), path, pool.size, pool.transport.clone())
         }
     };
@@ -107,7 +111,7 @@ fn granted(record: &Record, pool: &PoolOptions) -> Result<Granted> {
     Ok(Granted { transport, ..Granted::new(name, path, size, doorbell) })
 }
 
-fn add_pool(cluster: &str, wanted: &PoolOptions) -> Result<()> {
+fn add_pool(cluster: &str, wanted: &PoolOptions, report: &mut dyn FnMut(Progress)) -> Result<()> {
     let name = pool::further(cluster, &wanted.name);
     if wanted.host.is_none() {
         // An interrupted command may have left it.
@@ -121,10 +125,12 @@ fn add_pool(cluster: &str, wanted: &PoolOptions) -> Result<()> {
     with_record(cluster, |record, options| {
         if wanted.host.is_none() {
             pool::remove(&name)?;
-            let form = Form { head: wanted.transport.is_some(), align: wanted.align };
-            pool::create(&name, wanted.size, form)?;
-        }
-        if wanted.reserve {
+            make_pool(record, options, wanted, report).inspect_err(|_| {
+                // Nobody is to think that its memory is still to come.
+                record.pools.retain(|made| made.name != wanted.name);
+                let _ = record.write();
+            })?;
+        } else if wanted.reserve {
             reserve(&granted(record, wanted)?.path.to_string_lossy(), UNRESERVED)?;
         }
         options.pools.push(wanted.clone());
@@ -134,12 +140,36 @@ fn add_pool(cluster: &str, wanted: &PoolOptions) -> Result<()> {
     })
 }
 
+/// Makes a pool for a cluster, with the memory that it is to have.
+fn make_pool(
+    record: &mut Record,
+    options: &Options,
+    wanted: &PoolOptions,
+    report: &mut dyn FnMut(Progress),
+) -> Result<()> {
+    let path = pool::path(&pool::further(&record.name, &wanted.name));
+    record.pools.retain(|made| made.name != wanted.name);
+    record.pools.push(MadePool::of(wanted, path));
+    record.options = Some(options.clone());
+    claims::claim_again(record, &[], |_| Ok(()))?;
+    let made = record.pools.last_mut().expect("it was just put there");
+    made::create(&made.path, wanted)?;
+    made::back(made, wanted, options, report)
+}
+
+/// What the pool of this name is called that was made for a cluster, if one was.
+fn made_for(record: &Record, name: &str) -> String {
+    let made = record.pools.iter().find(|made| made.name == name);
+    made.map_or_else(|| pool::further(&record.name, name), |made| pool::reference(&made.path))
+}
+
 fn drop_pool(cluster: &str, name: &str) -> Result<()> {
     with_record(cluster, |record, options| {
-        let made = pool::further(cluster, name);
+        let made = made_for(record, name);
         if record.made_pools.contains(&made) {
             pool::remove(&made)?;
             record.made_pools.retain(|other| *other != made);
+            record.pools.retain(|other| other.name != name);
         }
         options.pools.retain(|pool| pool.name != name);
         Ok(())
@@ -229,6 +259,7 @@ fn add(cluster: &str, wanted: &MachineOptions) -> Result<()> {
             cores: vec![],
             placement: None,
             resident: None,
+            pages: Box::default(),
             cpus: wanted.cpus,
             memory: wanted.memory,
             devices: vec![],

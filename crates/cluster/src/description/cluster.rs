@@ -1,5 +1,6 @@
 //! What can be said of a cluster, in a file or by options.
 
+use crate::placement::pages::{PageRules, Pages, PoolNodes};
 use crate::placement::rules::{Insist, Memory, Policy, Rules};
 use crate::size;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
@@ -40,6 +41,8 @@ pub struct Description {
     /// Where the machines run on this host. Without it each virtual core is pinned to a core of its own, if
     /// there are as many.
     pub placement: Option<Placement>,
+    /// The pages that memory is in; by default, what the kernel gives.
+    pub pages: Option<PagesWanted>,
     /// The machines; by default two.
     pub machines: Vec<Group>,
     /// The pools, by their names in the machines. All machines share the pool "default" unless it says
@@ -66,6 +69,23 @@ pub struct Placement {
     pub reserve_cores: Option<u32>,
 }
 
+/// The pages that memory is in. Where strict ones can't be had that is an error; where preferred ones can't,
+/// the next best are taken, and that is said.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct PagesWanted {
+    /// Of the machines' memory, unless they say themselves.
+    pub machines: Option<Pages>,
+    /// Of pools that are made for the cluster, unless they say themselves.
+    pub pools: Option<Pages>,
+    /// Strict or preferred; by default, preferred.
+    pub insist: Option<Insist>,
+    /// Take all memory before machines boot. That of reserved pages (2M, 1G) always is.
+    pub prealloc: Option<bool>,
+    /// How many threads do so; by default, one for each core that is near to the memory, up to 16.
+    pub prealloc_threads: Option<u32>,
+}
+
 /// Machines that are alike, or one machine.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -78,6 +98,8 @@ pub struct Group {
     pub cpus: Option<u32>,
     /// Memory of each; by default, 512M.
     pub memory: Option<Size>,
+    /// The pages of their memory; by default, those of the cluster's machines.
+    pub pages: Option<Pages>,
     /// Devices of the host that each has for itself: an address ("0000:01:00.0"), a virtual function
     /// ("vf of 0000:01:00.0"), any of a vendor and device ("10de:20b5") or of a kind ("nvme"); with a count
     /// before it, several ("2 x nvme"). See vshmem devices.
@@ -108,6 +130,11 @@ pub struct Pool {
     pub align: Option<Size>,
     /// Back all of it with memory now and for good.
     pub reserve: bool,
+    /// The pages that it is in; by default, those of the cluster's pools. Others than small ones are taken
+    /// now and for good.
+    pub pages: Option<Pages>,
+    /// The memory node of the host that its memory comes from, or "interleave": all by turns.
+    pub node: Option<PoolNodes>,
     /// The machines that get it, by their names or that of their group; by default, all.
     pub machines: Option<Vec<String>>,
 }
@@ -186,6 +213,10 @@ impl Description {
                 (Some(ours), Some(theirs)) => Some(ours.overridden_by(theirs)),
                 (ours, theirs) => theirs.or(ours),
             },
+            pages: match (self.pages, other.pages) {
+                (Some(ours), Some(theirs)) => Some(ours.overridden_by(theirs)),
+                (ours, theirs) => theirs.or(ours),
+            },
             machines: if other.machines.is_empty() { self.machines } else { other.machines },
             pools,
         }
@@ -217,6 +248,27 @@ impl Placement {
     }
 }
 
+impl PagesWanted {
+    fn overridden_by(self, other: PagesWanted) -> PagesWanted {
+        PagesWanted {
+            machines: other.machines.or(self.machines),
+            pools: other.pools.or(self.pools),
+            insist: other.insist.or(self.insist),
+            prealloc: other.prealloc.or(self.prealloc),
+            prealloc_threads: other.prealloc_threads.or(self.prealloc_threads),
+        }
+    }
+
+    /// The rules that are meant, with every default.
+    pub fn rules(&self) -> PageRules {
+        PageRules {
+            insist: self.insist.unwrap_or_default(),
+            prealloc: self.prealloc.unwrap_or_default(),
+            threads: self.prealloc_threads.unwrap_or_default(),
+        }
+    }
+}
+
 impl Pool {
     fn overridden_by(self, other: Pool) -> Pool {
         Pool {
@@ -225,6 +277,8 @@ impl Pool {
             transport: other.transport.or(self.transport),
             align: other.align.or(self.align),
             reserve: self.reserve || other.reserve,
+            pages: other.pages.or(self.pages),
+            node: other.node.or(self.node),
             machines: other.machines.or(self.machines),
         }
     }

@@ -189,7 +189,7 @@ mod tests {
     fn mistakes_have_a_place() {
         assert_eq!(
             refused("[[machines]]\n\tcpu = 2\n"),
-            "c.toml:2:2: unknown field `cpu`, expected one of `name`, `count`, `cpus`, `memory`, `devices`, \
+            "c.toml:2:2: unknown field `cpu`, expected one of `name`, `count`, `cpus`, `memory`, `pages`, `devices`, \
              `image`, `kernel`, `initramfs`, `parameters`\n  \
              2 | \tcpu = 2\n    | \t^^^\n  Did you mean cpus?"
         );

@@ -4,6 +4,8 @@ use super::cluster::{Description, Group, Size};
 use super::fault::Fault;
 use crate::boot::image::{DirectKernel, Image, System};
 use crate::launcher::options::MachineOptions;
+use crate::placement::pages::Pages;
+use crate::size;
 
 /// The most machines in a cluster.
 pub const MAX: usize = 32;
@@ -28,12 +30,13 @@ pub fn machines(description: &Description) -> Result<Vec<(MachineOptions, String
         true => &two[..],
         false => &description.machines,
     };
+    let pages = description.pages.as_ref().and_then(|pages| pages.machines);
     let mut all: Vec<(MachineOptions, String)> = Vec::new();
     let mut unnamed = 0;
     for (place, group) in groups.iter().enumerate() {
         let place = place.to_string();
         let at = |key| ["machines", &*place, key];
-        check(group, &at)?;
+        check(group, pages, &at)?;
         let image = image(group, &at)?;
         for number in 0..group.count.unwrap_or(1) {
             let name = match (&group.name, group.count) {
@@ -52,10 +55,11 @@ pub fn machines(description: &Description) -> Result<Vec<(MachineOptions, String
             }
             let cpus = group.cpus.unwrap_or(DEFAULT_CPUS);
             let memory = group.memory.unwrap_or(DEFAULT_MEMORY).0;
+            let pages = group.pages.or(pages);
             let devices = group.devices.clone();
             let group = group.name.clone().unwrap_or_default();
             let image = image.clone();
-            all.push((MachineOptions { name, cpus, memory, devices, image, pools: vec![] }, group));
+            all.push((MachineOptions { name, cpus, memory, pages, devices, image, pools: vec![] }, group));
         }
         if group.name.is_none() {
             unnamed += group.count.unwrap_or(1);
@@ -72,7 +76,7 @@ pub fn machines(description: &Description) -> Result<Vec<(MachineOptions, String
 }
 
 /// An error unless machines can be like this.
-fn check<'a>(group: &Group, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<(), Fault> {
+fn check<'a>(group: &Group, pages: Option<Pages>, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<(), Fault> {
     if let Some(name) = group.name.as_deref().filter(|name| !is_name(name)) {
         let what = format!(
             "{name:?} can't be a machine's name: it has letters, digits and '-', and begins with a letter"
@@ -87,6 +91,13 @@ fn check<'a>(group: &Group, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<(), 
     }
     if group.memory.is_some_and(|Size(bytes)| bytes < MIN_MEMORY) {
         return Err(Fault::new(&at("memory"), "a machine needs at least 128M of memory"));
+    }
+    let memory = group.memory.unwrap_or(DEFAULT_MEMORY).0;
+    let pages = group.pages.or(pages).filter(|pages| pages.reserved().is_some_and(|size| memory % size != 0));
+    if let Some(pages) = pages {
+        let key = if group.memory.is_some() { "memory" } else { "pages" };
+        let what = format!("{} is no whole number of {pages}", size::show(memory));
+        return Err(Fault::new(&at(key), what));
     }
     Ok(())
 }

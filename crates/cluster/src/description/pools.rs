@@ -4,6 +4,8 @@ use super::cluster::{Description, Pool, Size};
 use super::fault::Fault;
 use crate::launcher::options::{MachineOptions, PoolOptions};
 use crate::launcher::traits::Launcher;
+use crate::placement::pages::Pages;
+use crate::size;
 use crate::state::host_pool::check_name;
 use vshmem_pool::layout::PAGE;
 
@@ -19,16 +21,23 @@ pub fn pools(
 ) -> Result<Vec<PoolOptions>, Fault> {
     let own = description.pools.get(OWN).cloned().unwrap_or_default();
     let others = description.pools.iter().filter(|(name, _)| *name != OWN);
+    let pages = description.pages.as_ref().and_then(|pages| pages.pools);
     let own_name = String::from(OWN);
     let mut all = Vec::new();
     for (name, pool) in std::iter::once((&own_name, &own)).chain(others) {
-        all.push(options(name, pool, launcher)?);
+        all.push(options(name, pool, pages, launcher)?);
         give(name, pool, machines)?;
     }
     Ok(all)
 }
 
-fn options(name: &str, pool: &Pool, launcher: &dyn Launcher) -> Result<PoolOptions, Fault> {
+/// What a pool is, which is in these pages unless it says itself.
+fn options(
+    name: &str,
+    pool: &Pool,
+    pages: Option<Pages>,
+    launcher: &dyn Launcher,
+) -> Result<PoolOptions, Fault> {
     let facts = launcher.facts();
     let at = |key| ["pools", name, key];
     check_name(name).map_err(|error| Fault::because(&["pools", name], error))?;
@@ -38,6 +47,8 @@ fn options(name: &str, pool: &Pool, launcher: &dyn Launcher) -> Result<PoolOptio
             (pool.size.is_some(), "size", "the pool has its size already"),
             (pool.align.is_some(), "align", "the pool's segments lie where it was made to put them"),
             (pool.transport.is_some(), "transport", "the pool comes by the transport that it was made for"),
+            (pool.pages.is_some(), "pages", "the pool has its pages already"),
+            (pool.node.is_some(), "node", "the pool's memory is where it was made to be"),
         ];
         if let Some((_, key, why)) = of_others.into_iter().find(|(wrong, ..)| *wrong) {
             return Err(Fault::new(&at(key), why));
@@ -62,7 +73,21 @@ fn options(name: &str, pool: &Pool, launcher: &dyn Launcher) -> Result<PoolOptio
     }
     let transport = chosen.filter(|chosen| *chosen != facts.transports[0]).map(Into::into);
     let (host, reserve) = (pool.host.clone(), pool.reserve);
-    Ok(PoolOptions { name: name.into(), host, size, align, transport, reserve })
+    let pages = pool.pages.or(pages).filter(|_| host.is_none());
+    // What stands before a pool that is persistent memory is no whole page of 1 GiB.
+    if let Some(page) = pages.and_then(Pages::reserved) {
+        if size < page || transport.is_some() && page > vshmem_transport::head::HEAD {
+            let what =
+                format!("the pool can't be in pages of {}: it is no whole number of them", size::show(page));
+            let key = if pool.pages.is_some() { "pages" } else { "size" };
+            return Err(Fault::new(&at(key), what));
+        }
+    }
+    if (pages.is_some() || pool.node.is_some()) && facts.has_own_memory {
+        let key = if pool.node.is_some() { "node" } else { "pages" };
+        return Err(Fault::new(&at(key), format!("{} gives pools their memory itself", facts.name)));
+    }
+    Ok(PoolOptions { name: name.into(), host, size, align, transport, reserve, pages, node: pool.node })
 }
 
 /// Gives a pool to its machines.

@@ -7,12 +7,15 @@ use crate::boot::driver::Choice;
 use crate::launcher::options::{MachineOptions, Options};
 use crate::launcher::table::{by_name, launchers};
 use crate::launcher::traits::Launcher;
+use crate::placement::pages::PageRules;
 use crate::placement::rules::Rules;
 use crate::state::directories::check_name;
 use crate::state::ports::{Ports, MAX};
 
 /// A cluster's name, if none is given.
 pub const DEFAULT_NAME: &str = "default";
+/// The most threads that take memory ahead of time. Hypervisors have no more, either.
+pub const MAX_THREADS: u32 = 16;
 /// What leaves the choice of an accelerator to the launcher.
 pub const AUTO: &str = "auto";
 
@@ -34,6 +37,7 @@ impl Description {
             shares: self.shares.clone(),
             ports: self.ports(most)?,
             placement: self.placement(launcher)?,
+            pages: self.pages(launcher)?,
             network: self.network.unwrap_or(launcher.facts().network),
             doorbell: self.doorbell,
             driver: match &self.driver {
@@ -92,6 +96,24 @@ impl Description {
         Ok(Some(placement.rules()))
     }
 
+    fn pages(&self, launcher: &dyn Launcher) -> Result<PageRules, Fault> {
+        let facts = launcher.facts();
+        let group = self.machines.iter().position(|group| group.pages.is_some());
+        if !facts.can_pin && (self.pages.is_some() || group.is_some()) {
+            let what = format!("{} gives machines and pools their memory itself", facts.name);
+            return Err(match group {
+                Some(place) => Fault::new(&["machines", &place.to_string(), "pages"], what),
+                None => Fault::new(&["pages"], what),
+            });
+        }
+        let rules = self.pages.as_ref().map(|pages| pages.rules()).unwrap_or_default();
+        if rules.threads > MAX_THREADS {
+            let what = format!("memory is taken ahead by {MAX_THREADS} threads at the most");
+            return Err(Fault::new(&["pages", "prealloc-threads"], what));
+        }
+        Ok(rules)
+    }
+
     /// Ports for pools, besides this many that a machine has from the start.
     fn ports(&self, pools: usize) -> Result<Ports, Fault> {
         let spare = self.spare_pools.unwrap_or(Ports::DEFAULT.spare);
@@ -113,6 +135,7 @@ impl Description {
 mod tests {
     use super::*;
     use crate::description::file::File;
+    use crate::placement::pages::{Pages, PoolNodes};
     use std::path::Path;
 
     fn resolved(text: &str) -> Result<Options, String> {
@@ -142,6 +165,32 @@ mod tests {
             rules.to_string(),
             "range-pinned, cores strict, memory interleaved, 2 of each node's cores reserved"
         );
+    }
+
+    #[test]
+    fn machines_and_pools_have_the_pages_of_all_or_their_own() {
+        let text = "
+            [pages]
+            machines = '2M'
+            pools = 'transparent'
+            insist = 'strict'
+            prealloc-threads = 3
+            [[machines]]
+            [[machines]]
+            pages = 'small'
+            [pools.a]
+            pages = '2M'
+            node = 1
+            [pools.b]
+            host = '/x'";
+        let options = resolved(text).unwrap();
+        let machines: Vec<_> = options.machines.iter().map(|machine| machine.pages).collect();
+        assert_eq!(machines, [Some(Pages::TwoMib), Some(Pages::Small)]);
+        let pools: Vec<_> = options.pools.iter().map(|pool| (pool.pages, pool.node)).collect();
+        let own = (Some(Pages::Transparent), None);
+        assert_eq!(pools, [own, (Some(Pages::TwoMib), Some(PoolNodes::Node(1))), (None, None)]);
+        assert_eq!(options.pages.to_string(), "strict, by 3 threads");
+        assert_eq!(resolved("").unwrap().pages, PageRules::default());
     }
 
     #[test]
@@ -188,6 +237,14 @@ mod tests {
             ("[[machines]]\nimage = 'a'\nparameters = 'ro'", "3:14: it belongs to a kernel"),
             ("[[machines]]\nimage = 'host'\nkernel = 'k'", "3:10: a kernel of their own takes"),
             ("[[machines]]\nmemory = '1M'", "2:10: a machine needs"),
+            ("[[machines]]\nmemory = '513M'\npages = '2M'", "2:10: 513M is no whole number of pages of 2M"),
+            ("[[machines]]\npages = '1G'", "2:9: 512M is no whole number of pages of 1G"),
+            ("[pages]\nmachines = '4K'", "2:12: unknown variant `4K`, expected one of `small`"),
+            ("[pages]\nprealloc-threads = 17", "2:20: memory is taken ahead by 16"),
+            ("[pages]\npools = '2M'\n[pools.default]\nsize = '1M'", "4:8: the pool can't be in pages of 2M"),
+            ("[pools.a]\npages = '1G'\ntransport = 'dax'", "2:9: the pool can't be in pages of 1G"),
+            ("[pools.a]\nnode = 'both'", "2:8: invalid value"),
+            ("[pools.a]\nhost = 'w'\npages = '2M'", "3:9: the pool has its pages"),
             ("[[machines]]\n[[machines]]\ncpus = 256", "3:8: a machine has 1 to 255"),
         ];
         for (text, said) in cases {
@@ -197,5 +254,7 @@ mod tests {
         let other = launchers().into_iter().find(|launcher| !launcher.facts().can_pin).unwrap().facts().name;
         let why = resolved(&format!("hypervisor = '{other}'\n[placement]")).unwrap_err();
         assert!(why.starts_with(&format!("c:2:1: {other} places its machines itself")), "{why}");
+        let why = resolved(&format!("hypervisor = '{other}'\n[pages]\nmachines = '2M'")).unwrap_err();
+        assert!(why.starts_with(&format!("c:2:1: {other} gives machines and pools")), "{why}");
     }
 }

@@ -5,6 +5,7 @@
 //! take for it. A machine that starts or runs claims its memory, and what running it takes besides; what it
 //! has touched of that already is not available any more, so it does not count again.
 
+use super::pages;
 use crate::error::{error, Result};
 use crate::launcher::running::Running;
 use crate::launcher::table;
@@ -21,21 +22,48 @@ const OVERHEAD: u64 = 64 << 20;
 /// The lock's file. A cluster's has another ending.
 const LOCK: &str = "host.claims";
 
-/// Claims memory for the machines of this record with these indices, and the cores that `place` gives them, by
-/// writing the record. An error if this host does not have as much memory.
+/// Claims memory for the machines of this record with these indices, in the pages that they are to have, and
+/// the cores that `place` gives them, by writing the record. An error if this host does not have as much.
 pub fn claim(
     record: &mut Record,
     indices: &[usize],
     overcommit: bool,
-    place: impl FnOnce(&mut Record) -> Result<()>,
+    mut place: impl FnMut(&mut Record) -> Result<()>,
 ) -> Result<()> {
     let any = overcommit || table::of(record).facts().has_own_memory;
     claim_cores(record, |record| {
-        if !any {
-            check(record, indices)?;
-        }
-        place(record)
+        with_pages(record, indices, |record| {
+            if !any {
+                check(record, indices)?;
+            }
+            place(record)
+        })
     })
+}
+
+/// Claims pages and cores for machines of a record that are restarted: they have claimed their memory already.
+pub fn claim_again(
+    record: &mut Record,
+    indices: &[usize],
+    place: impl FnMut(&mut Record) -> Result<()>,
+) -> Result<()> {
+    claim_cores(record, |record| with_pages(record, indices, place))
+}
+
+/// Chooses pages for machines, and then places them: again, with the next best pages, if these can't be had
+/// where they would be.
+fn with_pages(
+    record: &mut Record,
+    indices: &[usize],
+    mut place: impl FnMut(&mut Record) -> Result<()>,
+) -> Result<()> {
+    pages::settle(record, indices)?;
+    loop {
+        match place(record) {
+            Err(why) if pages::demote(record, indices, &why) => (),
+            placed => return placed,
+        }
+    }
 }
 
 /// Claims the cores that `place` gives machines of a record, by writing it.
@@ -95,28 +123,12 @@ fn outstanding(record: &Record, machine: &Machine) -> u64 {
         return 0;
     }
     let pid = machine.runs.as_ref().and_then(Running::pid);
-    let touched = pid.and_then(|pid| resident(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?));
+    let touched = pid.and_then(|pid| memory::of_process(pid, "RssAnon"));
     claim_of(machine).saturating_sub(touched.unwrap_or(0))
 }
 
+/// Reserved pages are no memory that others could have.
 fn claim_of(machine: &Machine) -> u64 {
-    machine.memory.saturating_add(OVERHEAD)
-}
-
-/// Memory of a process that only it has, from its status.
-fn resident(status: &str) -> Option<u64> {
-    let field = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-    let kilobytes: u64 = field.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kilobytes.checked_mul(1024)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn resident_memory_is_read() {
-        assert_eq!(resident("VmRSS:\t 90 kB\nRssAnon:\t     12 kB\n"), Some(12288));
-        assert_eq!(resident("VmRSS:\t 90 kB\n"), None);
-    }
+    let own = if machine.pages.reserved().is_some() { 0 } else { machine.memory };
+    own.saturating_add(OVERHEAD)
 }

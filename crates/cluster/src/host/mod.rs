@@ -6,6 +6,8 @@
 //! | `batches`, `claims` | which machines boot together, and whether this host has their memory |
 //! | `placing` | on which cores machines run |
 //! | `devices` | devices of this host that machines have for themselves |
+//! | `pages` | the pages that machines and pools get |
+//! | `made`, `populate` | pools that are made for a cluster, and taking their memory |
 //! | `cluster` | listing clusters and ending them |
 //! | `serving` | the sockets at which the back end serves pools |
 //! | `users` | users of a pool |
@@ -15,8 +17,11 @@ mod batches;
 pub mod claims;
 pub mod cluster;
 pub mod devices;
+pub mod made;
 pub mod names;
+pub mod pages;
 pub mod placing;
+mod populate;
 pub mod repair;
 pub mod restart;
 mod serving;

@@ -2,6 +2,7 @@
 //! once they have some, and when they are up it is looked up whether they are where they should be.
 
 use super::devices::nodes_of;
+use super::pages::{self, Left};
 use crate::error::{error, Explain, Result};
 use crate::launcher::affinity::{self, Pins};
 use crate::launcher::options::{MachineOptions, Options, Progress};
@@ -9,6 +10,7 @@ use crate::launcher::running::Running;
 use crate::launcher::traits::Launcher;
 use crate::placement::binding;
 use crate::placement::cpuset::CpuSet;
+use crate::placement::pages::Pages;
 use crate::placement::plan::{Guest, Placed};
 use crate::placement::request::{self, Taken};
 use crate::placement::rules::{Insist, Memory, Rules};
@@ -34,7 +36,9 @@ fn add(taken: &mut Taken, record: &Record, machine: &Machine) {
         return;
     }
     taken.cpus.extend(machine.cores.iter().map(|core| *core as u32));
-    for (nodes, bytes) in machine.placement.iter().flat_map(|placed| placed.sources()) {
+    // Reserved pages are counted apart, by what is left of them.
+    let sources = machine.placement.iter().filter(|_| machine.pages.reserved().is_none());
+    for (nodes, bytes) in sources.flat_map(|placed| placed.sources()) {
         for node in nodes.iter() {
             *taken.memory.entry(node).or_default() += bytes / nodes.len() as u64;
         }
@@ -72,7 +76,8 @@ pub fn place(record: &mut Record, indices: &[usize]) -> Result<()> {
     };
     let wanted = indices.iter().map(|&index| {
         let machine = &record.machines[index];
-        request(&machine.name, machine.cpus, machine.memory, nodes_of(&machine.devices), rules)
+        let page = machine.pages.reserved();
+        request(&machine.name, machine.cpus, machine.memory, page, nodes_of(&machine.devices), rules)
     });
     let placed = ask(record, wanted.collect(), indices)?;
     for (&index, placed) in indices.iter().zip(placed) {
@@ -109,9 +114,12 @@ fn write_down(machine: &mut Machine, placed: Option<Placed>) {
 pub fn place_anew(record: &mut Record, indices: &[usize]) -> Result<()> {
     let taken = taken(&record.name)?.cpus;
     let fits = |machine: &Machine, placed: &Placed| {
+        let page = machine.pages.reserved().unwrap_or(1);
+        let has_whole_pages = placed.guest.nodes.iter().all(|node| node.memory % page == 0);
         placed.vcpus.len() == machine.cpus as usize
             && placed.memory == machine.memory
             && placed.near == nodes_of(&machine.devices)
+            && has_whole_pages
     };
     let is_free = |placed: &Placed| placed.pinned().all(|core| !taken.contains(core));
     let stays =
@@ -133,8 +141,17 @@ fn rules(record: &Record) -> Option<Rules> {
     record.options.as_ref().and_then(|options| options.placement)
 }
 
-fn request(name: &str, cpus: u32, memory: u64, near: CpuSet, rules: Rules) -> request::Machine {
-    request::Machine { name: name.into(), cpus: cpus as usize, memory, near, rules }
+/// A request for a machine whose memory comes in reserved pages of this size, if it does.
+fn request(
+    name: &str,
+    cpus: u32,
+    memory: u64,
+    page: Option<u64>,
+    near: CpuSet,
+    rules: Rules,
+) -> request::Machine {
+    let (cpus, page) = (cpus as usize, page.unwrap_or(0));
+    request::Machine { name: name.into(), cpus, memory, page, near, rules }
 }
 
 /// Where machines would run beside all but those of this record with these indices.
@@ -142,6 +159,9 @@ fn ask(record: &Record, wanted: Vec<request::Machine>, indices: &[usize]) -> Res
     let mut taken = taken(&record.name)?;
     let others = record.machines.iter().enumerate().filter(|(index, _)| !indices.contains(index));
     others.for_each(|(_, machine)| add(&mut taken, record, machine));
+    if wanted.iter().any(|machine| machine.page > 0) {
+        taken.pages_left = Left::for_machines(record, indices)?.reserved;
+    }
     let mut machines = request::ask(wanted, taken)?.machines;
     if machines.iter().all(|placed| placed.nodes.is_empty()) {
         return Ok(machines);
@@ -186,7 +206,12 @@ pub fn moves(record: &Record, new: &Options) -> Result<Vec<Move>> {
         None => moved.iter().map(|_| None).collect(),
         Some(rules) => {
             let all = moved.iter().map(|(index, it)| {
-                request(&it.name, it.cpus, it.memory, nodes_of(&record.machines[*index].devices), rules)
+                let machine = &record.machines[*index];
+                let page = match machine.pages.wanted == it.pages {
+                    true => machine.pages.reserved(),
+                    false => it.pages.and_then(Pages::reserved),
+                };
+                request(&it.name, it.cpus, it.memory, page, nodes_of(&machine.devices), rules)
             });
             ask(record, all.collect(), &indices)?.into_iter().map(Some).collect()
         }
@@ -259,6 +284,16 @@ pub fn pin(
 /// # Errors
 /// What must be so is not.
 pub fn check(
+    launcher: &dyn Launcher,
+    record: &mut Record,
+    index: usize,
+    report: &mut dyn FnMut(Progress),
+) -> Result<()> {
+    check_place(launcher, record, index, report)?;
+    pages::check(record, index, report)
+}
+
+fn check_place(
     launcher: &dyn Launcher,
     record: &mut Record,
     index: usize,
@@ -368,7 +403,10 @@ mod tests {
         assert_eq!(taken, Taken::default(), "it does not run");
         record.starter = Some(crate::state::process::Process::current());
         add(&mut taken, &record, &one);
-        assert_eq!(taken, Taken { cpus: "1,3".parse().unwrap(), memory: [(0, 4), (1, 4)].into() });
+        assert_eq!(
+            taken,
+            Taken { cpus: "1,3".parse().unwrap(), memory: [(0, 4), (1, 4)].into(), ..Taken::default() }
+        );
     }
 
     #[test]

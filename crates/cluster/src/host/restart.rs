@@ -11,7 +11,7 @@ use crate::launcher::options::Progress;
 use crate::launcher::running::Running;
 use crate::launcher::starting::or_exit_reason;
 use crate::launcher::table;
-use crate::launcher::traits::StartOptions;
+use crate::launcher::traits::{StartOptions, Started};
 use crate::state::directories::{boot_id, private_directory};
 use crate::state::lock::{remove_cluster_directory, try_lock_cluster, wait_for_lock, Lock};
 use crate::state::machine::{index_of, no_cluster, state, MachineState};
@@ -77,7 +77,7 @@ pub fn restart_with(
         serving::sockets(launcher, &record, &record.machines[index].first_pools)?;
     }
     devices::claim(&mut record, &indices, |record| {
-        claims::claim_cores(record, |record| placing::place_anew(record, &indices))
+        claims::claim_again(record, &indices, |record| placing::place_anew(record, &indices))
     })?;
     let how = How { pools, timeout };
     let later = restart_all(record, &indices, (&software, &initramfs), how, report)
@@ -143,7 +143,7 @@ fn check(record: &Record, indices: &[usize]) -> Result<()> {
         check_image(launcher, &machine.name, &machine.image)?;
         private_directory(&record.machine_directory(machine)?)?;
         launcher.has_pool(record, machine)?;
-        if launcher.facts().has_own_memory {
+        if launcher.facts().has_own_memory || machine.pages.reserved().is_some() {
             continue;
         }
         // The memory of a machine that runs will be free again.
@@ -260,9 +260,10 @@ fn begin(
     };
     let sockets = serving::sockets(launcher, record, &record.machines[index].pools)?;
     let start = StartOptions { software, initramfs, ports: record.ports, doorbell_sockets: &sockets };
-    let (running, keep) = launcher.start(record, index, &start, links)?;
+    let Started { running, keep, populated } = launcher.start(record, index, &start, links, report)?;
     let starting = Starting(Some(running.clone()));
     record.machines[index].runs = Some(running);
+    (record.machines[index].pages.populated, record.machines[index].resident) = (populated, None);
     record.machines[index].since = Some(vshmem_agent::now());
     record.write()?;
     or_exit_reason(launcher, record, index, keep())?;

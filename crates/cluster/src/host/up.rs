@@ -1,7 +1,7 @@
 //! Starts a cluster.
 
 use super::wait::wait;
-use super::{batches, claims, cluster, devices, placing, serving, users};
+use super::{batches, claims, cluster, devices, made, placing, serving, users};
 use crate::boot::image::Image;
 use crate::boot::initramfs::Initramfs;
 use crate::boot::software::Software;
@@ -12,15 +12,14 @@ use crate::launcher::network::{self, Link};
 use crate::launcher::options::{MachineOptions, Options, Progress};
 use crate::launcher::pool;
 use crate::launcher::starting::or_exit_reason;
-use crate::launcher::traits::{Launcher, StartOptions};
-use crate::pools::Form;
+use crate::launcher::traits::{self, Launcher, StartOptions};
 use crate::state::directories::{boot_id, channel_socket, cluster_directory, private_directory};
 use crate::state::disks;
 use crate::state::host_pool::{self, HostPool};
 use crate::state::lock::lock_cluster;
 use crate::state::machine::{state, MachineState};
 use crate::state::process::Process;
-use crate::state::record::{Granted, Machine, Record, VERSION};
+use crate::state::record::{Granted, Machine, MadePool, Record, VERSION};
 use crate::state::settings::address;
 use crate::state::share::{self, Share};
 use std::path::Path;
@@ -149,7 +148,7 @@ fn start(
     let software =
         launcher.software(transport, kernel, &options.driver, options.accel.as_deref(), &mut message)?;
     let shares = share::choose(&options.shares, &mut message)?;
-    prepare(launcher, options, how, started, &software, (pools, shares))?;
+    prepare(launcher, options, how, started, &software, (pools, shares), report)?;
     for text in started.record.iter().flat_map(devices::unplaced) {
         report(Progress::Warning(text));
     }
@@ -182,6 +181,7 @@ fn prepare(
     started: &mut Started,
     software: &Software,
     (mut pools, shares): (Vec<Granted>, Vec<Share>),
+    report: &mut dyn FnMut(Progress),
 ) -> Result<()> {
     let directory = cluster_directory(&options.cluster)?;
     check_length(&directory)?;
@@ -202,6 +202,7 @@ fn prepare(
             cores: vec![],
             placement: None,
             resident: None,
+            pages: Box::default(),
             cpus: machine.cpus,
             memory: machine.memory,
             devices: vec![],
@@ -230,6 +231,7 @@ fn prepare(
         since: vshmem_agent::now(),
         machines: (0..).zip(&options.machines).map(machine).collect(),
         made_pools: own_pools(options)[1..].to_vec(),
+        pools: made_pools(launcher, options, &pools),
         options: Some(options.clone()),
     };
     let all: Vec<usize> = (0..record.machines.len()).collect();
@@ -242,18 +244,36 @@ fn prepare(
         private_directory(&record.machine_directory(machine)?)?;
     }
     let record = started.record.as_mut().expect("it was just put there");
+    made::prepare(&record.pool)?;
     launcher.create_pool(record)?;
-    for further in options.pools[1..].iter().filter(|pool| pool.host.is_none()) {
-        let form = Form { head: further.transport.is_some(), align: further.align };
-        pool::create(&pool::further(&options.cluster, &further.name), further.size, form)?;
-    }
+    let mut all = std::mem::take(&mut record.pools);
+    let backed = all.iter_mut().try_for_each(|pool| {
+        let wanted = options.pools.iter().find(|wanted| wanted.name == pool.name);
+        let wanted = wanted.expect("it was made of one");
+        if pool.path != record.pool {
+            made::create(&pool.path, wanted)?;
+        }
+        made::back(pool, wanted, options, report)
+    });
+    record.pools = all;
+    backed?;
+    record.write()?;
     if launcher.facts().has_own_memory {
         return Ok(());
     }
-    let reserved = options.pools.iter().zip(&pools).filter(|(pool, _)| pool.reserve);
-    reserved
+    let of_others = options.pools.iter().zip(&pools).filter(|(pool, _)| pool.reserve && pool.host.is_some());
+    of_others
         .into_iter()
         .try_for_each(|(_, pool)| crate::pools::reserve(&pool.path.to_string_lossy(), host_pool::UNRESERVED))
+}
+
+/// The pools that are made for a cluster on this host, whose files are these.
+fn made_pools(launcher: &dyn Launcher, options: &Options, files: &[Granted]) -> Vec<MadePool> {
+    if launcher.facts().has_own_memory {
+        return vec![];
+    }
+    let made = options.pools.iter().zip(files).filter(|(pool, _)| pool.host.is_none());
+    made.map(|(pool, file)| MadePool::of(pool, file.path.clone())).collect()
 }
 
 /// The pools of the options, as machines get them. Those that are not made exist.
@@ -305,8 +325,10 @@ fn boot(
             let start =
                 StartOptions { software, initramfs, ports: options.ports, doorbell_sockets: &sockets };
             let links = links.next().expect("each machine has an entry");
-            let (running, keep) = launcher.start(record, index, &start, links)?;
+            let traits::Started { running, keep, populated } =
+                launcher.start(record, index, &start, links, report)?;
             record.machines[index].runs = Some(running);
+            record.machines[index].pages.populated = populated;
             record.write()?;
             or_exit_reason(launcher, record, index, keep())?;
         }

@@ -18,6 +18,14 @@ pub fn available_cores() -> Vec<usize> {
     cores
 }
 
+/// The processors of a memory node that this process may use.
+pub fn near(node: u32) -> CpuSet {
+    let list = fs::read_to_string(format!("/sys/devices/system/node/node{node}/cpulist"));
+    let its: CpuSet = list.unwrap_or_default().trim().parse().unwrap_or_default();
+    let allowed = allowed(0).unwrap_or_default();
+    its.iter().filter(|core| allowed.contains(*core)).collect()
+}
+
 /// Assigns `cores` to machines with so many virtual cores each; `None` unless each of those can have its own.
 pub fn assign_cores(mut cores: &[usize], cpus: &[u32]) -> Option<Vec<Vec<usize>>> {
     let mut shares = Vec::new();

@@ -2,6 +2,7 @@
 
 use crate::boot::driver;
 use crate::boot::image::Image;
+use crate::placement::pages::{PageRules, Pages, PoolNodes};
 use crate::placement::rules::Rules;
 use crate::state::ports::Ports;
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,9 @@ pub struct Options {
     /// many.
     #[serde(default)]
     pub placement: Option<Rules>,
+    /// How pages are had that machines and pools ask for.
+    #[serde(default)]
+    pub pages: PageRules,
     /// A network between the machines.
     pub network: bool,
     /// Doorbells between the machines, served by the back end; by default, if the machines load the driver.
@@ -46,6 +50,9 @@ pub struct MachineOptions {
     pub cpus: u32,
     /// Memory in bytes.
     pub memory: u64,
+    /// The pages of its memory; by default, what the kernel gives.
+    #[serde(default)]
+    pub pages: Option<Pages>,
     /// The devices of the host that it has for itself.
     #[serde(default)]
     pub devices: Vec<Want>,
@@ -71,6 +78,12 @@ pub struct PoolOptions {
     pub transport: Option<String>,
     /// Back it with memory before the machines start, for good.
     pub reserve: bool,
+    /// The pages that it is in, if it is made; by default, what its file system gives.
+    #[serde(default)]
+    pub pages: Option<Pages>,
+    /// The nodes that its memory comes from, if it is made; by default, where it is touched.
+    #[serde(default)]
+    pub node: Option<PoolNodes>,
 }
 
 /// Progress of starting machines.

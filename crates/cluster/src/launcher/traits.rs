@@ -1,13 +1,14 @@
 //! The interface of a launcher, on the host ([`Launcher`]) and in a machine ([`Guest`]).
 
 use super::network::Link;
-use super::options::{Options, PoolOptions};
+use super::options::{Options, PoolOptions, Progress};
 use super::running::Running;
 use crate::boot::driver;
 use crate::boot::image::System;
 use crate::boot::initramfs::Initramfs;
 use crate::boot::software::Software;
 use crate::error::{Error, Result};
+use crate::placement::pages::Populated;
 use crate::state::machine::Health;
 use crate::state::ports::Ports;
 use crate::state::record::{Granted, Machine, Record};
@@ -99,14 +100,16 @@ pub trait Launcher: Sync {
         Ok(vec![])
     }
 
-    /// Starts the machine with this index. It ends with this process unless it is kept.
+    /// Starts the machine with this index, and reports how its memory is taken, if that is done before it
+    /// boots. It ends with this process unless it is kept.
     fn start(
         &self,
         record: &Record,
         index: usize,
         options: &StartOptions,
         links: Option<Vec<Link>>,
-    ) -> Result<(Running, Keep)>;
+        report: &mut dyn FnMut(Progress),
+    ) -> Result<Started>;
 
     /// The threads of this host that are a machine's virtual cores, in order, if they are some.
     fn core_threads(&self, _record: &Record, _index: usize) -> Result<Vec<i32>> {
@@ -170,6 +173,16 @@ pub struct Facts {
     pub reports_hang_up: bool,
     /// Machines and their pool have memory of their own, apart from this host's.
     pub has_own_memory: bool,
+}
+
+/// A machine that was started.
+pub struct Started {
+    /// What runs it.
+    pub running: Running,
+    /// Has it outlive this process.
+    pub keep: Keep,
+    /// Its memory that was taken before it boots.
+    pub populated: Option<Populated>,
 }
 
 /// Lets a machine that was started outlive this process.

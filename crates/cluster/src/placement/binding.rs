@@ -16,7 +16,7 @@ use std::io;
 /// The unit of what `numa_maps` counts for a mapping without huge pages.
 const KIB: u64 = 1024;
 
-/// Where the memory of a machine that was placed is, which it had touched when that was looked up.
+/// Where memory is, and in which pages, which had been touched when that was looked up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Resident {
     /// Bytes by memory node.
@@ -39,26 +39,58 @@ struct Mapping {
     there: BTreeMap<u32, u64>,
 }
 
+/// How many nodes are named to the kernel: more than any has.
+const MOST_NODES: usize = 1024;
+
+/// What the kernel is to do with the memory of a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bind {
+    /// It comes from these nodes, and from no others.
+    Strictly,
+    /// From the first one, and from others where that has none left.
+    Preferably,
+    /// From all of them by turns.
+    Interleaved,
+}
+
+/// Has memory of a mapping that is still to be touched come from nodes. For a file of shared memory that
+/// holds for all processes, and stays (mbind(2)).
+///
+/// # Errors
+/// There are no such nodes, or this process must not.
+pub fn bind(start: usize, length: usize, bind: Bind, nodes: &CpuSet) -> io::Result<()> {
+    const BITS: usize = libc::c_ulong::BITS as usize;
+    let mut mask: [libc::c_ulong; MOST_NODES / BITS] = [0; MOST_NODES / BITS];
+    let named = match bind {
+        Bind::Preferably => nodes.first().into_iter().collect(),
+        _ => nodes.clone(),
+    };
+    for node in named.iter().map(|node| node as usize).filter(|node| *node < MOST_NODES) {
+        mask[node / BITS] |= 1 << (node % BITS);
+    }
+    let mode = match bind {
+        Bind::Strictly => libc::MPOL_BIND,
+        Bind::Preferably => libc::MPOL_PREFERRED,
+        Bind::Interleaved => libc::MPOL_INTERLEAVE,
+    };
+    // The kernel takes one off the number of bits.
+    let bits = MOST_NODES as libc::c_ulong + 1;
+    // SAFETY: the kernel checks the range, and the mask has as many bits as are named.
+    let bound = unsafe { libc::syscall(libc::SYS_mbind, start, length, mode, mask.as_ptr(), bits, 0) };
+    if bound == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// An error if processes of this user must not bind memory to nodes, as in some containers.
 pub fn check_permitted() -> io::Result<()> {
     const SIZE: usize = 4096;
     let flags = MapFlags::PRIVATE;
     // SAFETY: a new mapping, which nothing else knows.
     let page = unsafe { mmap_anonymous(std::ptr::null_mut(), SIZE, ProtFlags::READ, flags)? };
-    let first_node: libc::c_ulong = 1;
-    // SAFETY: the mapping, and a mask of as many bits (and one, which the kernel takes off) as are named.
-    let bound = unsafe {
-        libc::syscall(
-            libc::SYS_mbind,
-            page,
-            SIZE,
-            libc::MPOL_PREFERRED,
-            &first_node,
-            libc::c_ulong::BITS + 1,
-            0,
-        )
-    };
-    let outcome = if bound == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+    let outcome = bind(page as usize, SIZE, Bind::Preferably, &CpuSet::from_iter([0]));
     // SAFETY: nothing refers to it.
     unsafe { munmap(page, SIZE)? };
     match outcome {
@@ -77,13 +109,70 @@ pub(crate) fn read(text: &str) {
 /// Where the memory of a machine is that was placed so and runs in this process; and how that differs from its
 /// placement, in words.
 pub fn look(process: i32, placed: &Placed) -> Result<(Resident, Vec<String>)> {
+    let (mappings, extents) = mappings_of(process)?;
+    Ok(compared(placed, &mappings, &extents))
+}
+
+/// Where the memory of a machine is that runs in this process, whose parts have these lengths in bytes: by
+/// those, since nothing else tells it from the process's own.
+pub fn machine_memory(process: i32, lengths: &[u64]) -> Result<Resident> {
+    let (mappings, extents) = mappings_of(process)?;
+    let is_part = |extent: &Extent| extent.is_machine && lengths.contains(&extent.length);
+    let parts = mappings.iter().filter_map(|it| Some((it, extents.get(&it.start).filter(|at| is_part(at))?)));
+    Ok(sum(parts))
+}
+
+/// Where the memory of a range of this process is.
+pub fn own_memory(start: usize, length: usize) -> Result<Resident> {
+    let (mappings, extents) = mappings_of(std::process::id() as i32)?;
+    let range = start as u64..start as u64 + length as u64;
+    let parts = mappings.iter().filter(|it| range.contains(&it.start));
+    Ok(sum(parts.filter_map(|it| Some((it, extents.get(&it.start)?)))))
+}
+
+fn mappings_of(process: i32) -> Result<(Vec<Mapping>, HashMap<u64, Extent>)> {
     let read = |name: &str| {
         let path = format!("/proc/{process}/{name}");
         fs::read_to_string(&path).explain(|| format!("could not read {path}"))
     };
     let mappings = mappings(&read("numa_maps")?)
         .ok_or_else(|| error!("/proc/{process}/numa_maps has a line that can't be understood"))?;
-    Ok(compared(placed, &mappings, &extents(&read("smaps")?)))
+    Ok((mappings, extents(&read("smaps")?)))
+}
+
+/// What is there of these mappings.
+fn sum<'a>(parts: impl Iterator<Item = (&'a Mapping, &'a Extent)>) -> Resident {
+    let mut found = Resident::default();
+    for (mapping, extent) in parts {
+        found.transparent_huge += extent.huge;
+        for (node, bytes) in &mapping.there {
+            *found.nodes.entry(*node).or_default() += bytes;
+            *found.pages.entry(mapping.page).or_default() += bytes;
+        }
+    }
+    found
+}
+
+impl Resident {
+    /// All that is there, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.pages.values().sum()
+    }
+
+    /// The nodes that have some of it.
+    pub fn on(&self) -> CpuSet {
+        self.nodes.iter().filter(|(_, bytes)| **bytes > 0).map(|(node, _)| *node).collect()
+    }
+
+    /// In which pages it is, in one word: `2M`, or `4K:thp80%` if 80 % of them are transparent huge pages.
+    pub fn in_pages(&self) -> String {
+        let sizes = self.pages.iter().filter(|(_, bytes)| **bytes > 0).map(|(size, _)| size::show(*size));
+        let sizes = sizes.collect::<Vec<_>>().join("+");
+        match self.transparent_huge.saturating_mul(100).checked_div(self.bytes()).unwrap_or(0) {
+            0 => sizes,
+            percent => format!("{sizes}:thp{}%", percent.min(100)),
+        }
+    }
 }
 
 /// Where memory is, and how that differs.
@@ -167,11 +256,13 @@ fn mapping(line: &str) -> Option<Mapping> {
     Some(Mapping { start: u64::from_str_radix(start, 16).ok()?, policy, nodes, page, there })
 }
 
-/// How long a mapping is, and how much of it is in transparent huge pages.
+/// How long a mapping is, how much of it is in transparent huge pages, and whether it may be a machine's
+/// memory: to be read and written and not executed, without a file, or a hypervisor's memory file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Extent {
     length: u64,
     huge: u64,
+    is_machine: bool,
 }
 
 /// Mappings by their start, from `smaps`.
@@ -181,12 +272,19 @@ fn extents(text: &str) -> HashMap<u64, Extent> {
     for line in text.lines() {
         if let Some((start, end)) = range(line) {
             current = start;
-            all.insert(start, Extent { length: end.saturating_sub(start), huge: 0 });
-        } else if let Some(value) = line.strip_prefix("AnonHugePages:") {
+            let mut words = line.split_ascii_whitespace().skip(1);
+            let is_data = words.next().is_some_and(|access| access.starts_with("rw-"));
+            // Offset, device and inode stand before it.
+            let file = words.nth(3).unwrap_or("/memfd:memory-backend-memfd");
+            let is_machine = is_data && file == "/memfd:memory-backend-memfd";
+            all.insert(start, Extent { length: end.saturating_sub(start), huge: 0, is_machine });
+        } else if let Some(value) =
+            line.strip_prefix("AnonHugePages:").or_else(|| line.strip_prefix("ShmemPmdMapped:"))
+        {
             let kilobytes =
                 value.trim().strip_suffix("kB").and_then(|value| value.trim().parse::<u64>().ok());
             if let (Some(extent), Some(kilobytes)) = (all.get_mut(&current), kilobytes) {
-                extent.huge = kilobytes.saturating_mul(KIB);
+                extent.huge = extent.huge.saturating_add(kilobytes.saturating_mul(KIB));
             }
         }
     }
@@ -255,7 +353,7 @@ AnonHugePages:      2048 kB
         let told: Vec<_> = all.iter().map(|it| format!("{} {}", it.policy, it.nodes)).collect();
         assert_eq!(told, ["bind 0", "prefer (many) 0-1", "prefer 1", "interleave 0-1", "default "]);
         assert_eq!((all[1].page, &all[1].there), (2 * MIB, &[(0, 2 * MIB)].into()));
-        assert_eq!(extents(SMAPS)[&0x7f0000000000], Extent { length: MIB, huge: 2 * MIB });
+        assert_eq!(extents(SMAPS)[&0x7f0000000000], Extent { length: MIB, huge: 2 * MIB, is_machine: true });
         assert!(mappings("7f00 bind:x anon=1").is_none() && mappings("zz default").is_none());
     }
 
@@ -274,6 +372,23 @@ AnonHugePages:      2048 kB
         let (said, missing) = ("4K are on other nodes than 0", "0 of 1M are bound to node 1");
         assert_eq!(why(Memory::Strict, "0-1", 2 * MIB, &both), format!("{said}; {missing}"));
         assert_eq!(why(Memory::Strict, "", MIB, &[]), "", "any node will do");
+    }
+
+    #[test]
+    fn a_machines_memory_is_known_by_its_length() {
+        let (mappings, extents) = (mappings(MAPS).unwrap(), extents(SMAPS));
+        let kinds: Vec<bool> = mappings.iter().map(|it| extents[&it.start].is_machine).collect();
+        assert_eq!(kinds, [true, true, true, true, false]);
+        let both = mappings.iter().take(2).map(|it| (it, &extents[&it.start]));
+        let there = sum(both);
+        assert_eq!((there.bytes(), there.on().to_string().as_str()), (2 * MIB + 12288, "0-1"));
+        assert_eq!(there.in_pages(), "4K+2M:thp99%");
+        let only = |page, bytes| Resident { pages: [(page, bytes)].into(), ..Resident::default() };
+        assert_eq!((only(2 * MIB, MIB).in_pages().as_str(), only(4096, 0).in_pages().as_str()), ("2M", ""));
+        let memfd = "7f00-7f01 rw-s 00000000 00:01 1034 /memfd:memory-backend-memfd (deleted)\n";
+        let file = "7f01-7f02 rw-p 00000000 00:01 1034 /a file\n7f02-7f03 rwxp 00000000 00:00 0 \n";
+        let all = super::extents(&format!("{memfd}{file}"));
+        assert!(all[&0x7f00].is_machine && !all[&0x7f01].is_machine && !all[&0x7f02].is_machine);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::cpuset::CpuSet;
 use super::plan::Plan;
 use super::rules::Rules;
 use crate::error::{error, Error, Explain, Result};
+use crate::size;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
@@ -29,6 +30,9 @@ pub struct Machine {
     /// The memory nodes that its devices are near to; empty: it has none, or they are near to none.
     #[serde(default)]
     pub near: CpuSet,
+    /// The size in bytes of the host's reserved pages that this comes in; 0: it comes from any memory.
+    #[serde(default)]
+    pub page: u64,
     /// How it is to be placed.
     pub rules: Rules,
 }
@@ -45,6 +49,14 @@ pub fn vcpus(count: usize) -> String {
     format!("{count} vCPU{}", if count == 1 { "" } else { "s" })
 }
 
+/// Which memory is meant, in words: that in pages of this size, or any.
+pub fn in_pages(page: u64) -> String {
+    match page {
+        0 => String::new(),
+        size => format!(" in pages of {}", size::show(size)),
+    }
+}
+
 /// What others have of a host already.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
@@ -52,6 +64,10 @@ pub struct Taken {
     pub cpus: CpuSet,
     /// Bytes of memory, by node.
     pub memory: BTreeMap<u32, u64>,
+    /// Bytes that they have left of the host's reserved pages, by the size of these in bytes, and by node.
+    /// What is not in it is not known.
+    #[serde(default)]
+    pub pages_left: BTreeMap<u64, BTreeMap<u32, u64>>,
 }
 
 /// What is asked: a line of JSON.
@@ -165,6 +181,7 @@ mod tests {
             name: "a".into(),
             cpus: 2,
             memory: 4 << 20,
+            page: 0,
             near: CpuSet::default(),
             rules: Rules::default(),
         };

@@ -35,17 +35,29 @@ impl Process {
         Process::find(self.pid) == Some(*self)
     }
 
-    /// Sends SIGTERM, after the timeout SIGKILL, and returns when it has ended (or nothing helps).
+    /// Sends SIGTERM, after the timeout SIGKILL, and returns when it has ended and its memory is free (or
+    /// nothing helps).
     pub fn end(&self, timeout: Duration) {
-        for (signal, timeout) in [(libc::SIGTERM, timeout), (libc::SIGKILL, Duration::from_secs(5))] {
-            if !self.alive() {
-                return;
-            }
-            // SAFETY: plain values; the process was just seen to be the right one.
-            unsafe { libc::kill(self.pid, signal) };
-            interrupt::repeat(timeout, Duration::from_millis(5), || (!self.alive()).then_some(()));
+        if !self.alive() {
+            return;
         }
+        for (signal, timeout) in [(libc::SIGTERM, timeout), (libc::SIGKILL, Duration::from_secs(5))] {
+            if self.alive() {
+                // SAFETY: plain values; the process was just seen to be the right one.
+                unsafe { libc::kill(self.pid, signal) };
+                interrupt::repeat(timeout, Duration::from_millis(5), || (!self.alive()).then_some(()));
+            }
+        }
+        // Threads may end after the first one, and the last of them has the memory.
+        let gone = || (self.alive() || threads(self.pid) <= 1).then_some(());
+        interrupt::repeat(Duration::from_secs(5), Duration::from_millis(5), gone);
     }
+}
+
+/// How many threads there are of the process that has this pid; one that has ended and was not waited for
+/// counts.
+fn threads(pid: i32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
 }
 
 /// The pid in its innermost PID namespace of the process or thread with this directory in /proc.

@@ -7,11 +7,14 @@ use super::share::Share;
 use super::stored;
 use crate::boot::image::Image;
 use crate::error::Result;
-use crate::launcher::options::Options;
+use crate::launcher::options::{Options, PoolOptions};
+use crate::launcher::pool;
 use crate::launcher::running::Running;
 use crate::participants::MemberId;
 use crate::placement::binding::Resident;
+use crate::placement::pages::{Given, PoolNodes};
 use crate::placement::plan::Placed;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use vshmem_devices::choose::Assigned;
@@ -61,9 +64,12 @@ pub struct Machine {
     /// Where it runs, if a placement was asked for.
     #[serde(default)]
     pub placement: Option<Box<Placed>>,
-    /// Where its memory was once it was up, if it comes from certain nodes.
+    /// Where its memory was once it was up, and in which pages.
     #[serde(default)]
     pub resident: Option<Box<Resident>>,
+    /// The pages of its memory that were asked for, and those that it was given.
+    #[serde(default)]
+    pub pages: Box<Given>,
     /// Its virtual cores; zero in records of older versions, which don't say what to start it with.
     #[serde(default)]
     pub cpus: u32,
@@ -86,6 +92,32 @@ pub struct Machine {
     /// Pools that it had when it died, besides the cluster's, once it has been declared dead in them.
     #[serde(default)]
     pub lost_pools: Vec<Granted>,
+}
+
+/// A pool that was made for a cluster, and its memory.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct MadePool {
+    /// Its name in machines.
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its pages.
+    pub pages: Given,
+    /// The nodes of the host that were asked for; null: wherever it is touched first.
+    pub node: Option<PoolNodes>,
+    /// Where its memory was once it had been taken; null: it was not taken ahead of time.
+    pub resident: Option<Resident>,
+}
+
+impl MadePool {
+    /// A pool as it was asked for, whose pages are still to be chosen.
+    pub fn of(wanted: &PoolOptions, path: PathBuf) -> MadePool {
+        let PoolOptions { name, size, node, .. } = wanted.clone();
+        let pages = Given { wanted: wanted.pages, ..Given::default() };
+        MadePool { name, path, size, pages, node, resident: None }
+    }
 }
 
 /// The record of a cluster.
@@ -131,9 +163,12 @@ pub struct Record {
     pub since: u64,
     /// The machines.
     pub machines: Vec<Machine>,
-    /// Names of further pools that were made for it, and are removed with it.
+    /// Names of further pools that were made for it, or their paths, which are removed with it.
     #[serde(default)]
     pub made_pools: Vec<String>,
+    /// All pools that were made for it, its own one first, with their memory.
+    #[serde(default)]
+    pub pools: Vec<MadePool>,
     /// What was asked for, of which all of this has come.
     #[serde(default)]
     pub options: Option<Options>,
@@ -153,6 +188,18 @@ impl Record {
     pub fn other_transport(&self) -> Option<&str> {
         let mut pools = self.machines.iter().flat_map(|machine| &machine.first_pools);
         pools.find_map(|pool| pool.transport.as_deref())
+    }
+
+    /// A pool that is still to be made has another file.
+    pub fn move_pool(&mut self, from: &Path, to: &Path) {
+        let machines = self.machines.iter_mut();
+        let granted = machines.flat_map(|machine| machine.pools.iter_mut().chain(&mut machine.first_pools));
+        granted.filter(|pool| pool.path == from).for_each(|pool| pool.path = to.into());
+        if self.pool == from {
+            self.pool = to.into();
+        }
+        let (old, new) = (pool::reference(from), pool::reference(to));
+        self.made_pools.iter_mut().filter(|made| **made == old).for_each(|made| made.clone_from(&new));
     }
 
     /// Reads a cluster's record; `None` if there is none.

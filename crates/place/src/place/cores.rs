@@ -22,7 +22,7 @@ pub fn place(host: &mut Host, machine: &Machine) -> Result<Placed, PlaceError> {
     let shares = memory::shares(host, machine, &by_node);
     let lacks = memory::lacks(host, machine, &shares)?;
     let guest = guest::of(host.topology, machine, &vcpus, &shares);
-    host.take(&choice.cores, &shares);
+    host.take(machine, &choice.cores, &shares);
     Ok(Placed {
         name: machine.name.clone(),
         memory: machine.memory,

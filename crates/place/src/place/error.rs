@@ -2,7 +2,7 @@
 
 use std::fmt;
 use vshmem_cluster::placement::cpuset::CpuSet;
-use vshmem_cluster::placement::request::vcpus;
+use vshmem_cluster::placement::request::{in_pages, vcpus};
 use vshmem_cluster::size;
 
 /// A machine can't be placed as it must be.
@@ -23,6 +23,8 @@ pub enum PlaceError {
         machine: String,
         /// The memory that it needs, in bytes.
         memory: u64,
+        /// The size of the reserved pages that this comes in, in bytes; 0: any memory will do.
+        page: u64,
         /// What is left on the nodes of its cores.
         left: u64,
     },
@@ -46,10 +48,11 @@ impl fmt::Display for PlaceError {
             PlaceError::Cores { machine, cpus, free } => {
                 write!(f, "{machine} needs cores for {}, and there are free ones for {free}", vcpus(*cpus))
             }
-            PlaceError::Memory { machine, memory, left } => write!(
+            PlaceError::Memory { machine, memory, page, left } => write!(
                 f,
-                "{machine} needs {}, and the nodes of its cores have {} left",
+                "{machine} needs {}{}, and the nodes of its cores have {} left",
                 size::show(*memory),
+                in_pages(*page),
                 size::show(*left)
             ),
             PlaceError::Devices { machine, near } => {

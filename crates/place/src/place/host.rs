@@ -1,6 +1,7 @@
 //! What is free while machines are placed.
 
 use crate::topology::{Core, Node, Topology};
+use std::collections::BTreeMap;
 use vshmem_cluster::placement::request::{Machine, Taken};
 
 /// A host, and what machines have of it already.
@@ -9,7 +10,9 @@ pub struct Host<'a> {
     /// The state of each core.
     pub cores: Vec<State>,
     /// Memory left on each node, in bytes; `None` if that is not known.
-    pub memory: Vec<Option<u64>>,
+    memory: Vec<Option<u64>>,
+    /// The same of the host's reserved pages, by their size in bytes, as far as that is known.
+    pages: BTreeMap<u64, Vec<Option<u64>>>,
     /// vCPUs that run on any core of each socket.
     pub floating: Vec<usize>,
 }
@@ -40,8 +43,13 @@ impl<'a> Host<'a> {
             let taken = taken.memory.get(&node.number).copied().unwrap_or(0);
             node.memory.map(|all| all.saturating_sub(taken))
         };
+        let of_pages = |left: &BTreeMap<u32, u64>| {
+            let of = |node: &Node| Some(left.get(&node.number).copied().unwrap_or(0));
+            topology.nodes.iter().map(of).collect()
+        };
         Host {
             topology,
+            pages: taken.pages_left.iter().map(|(size, left)| (*size, of_pages(left))).collect(),
             cores: topology.cores.iter().map(state).collect(),
             memory: topology.nodes.iter().map(left).collect(),
             floating: vec![0; topology.packages()],
@@ -87,18 +95,36 @@ impl<'a> Host<'a> {
         (room >= vcpus).then_some(taken)
     }
 
-    /// Whether a node has this much memory left, as far as that is known.
-    pub fn has_memory(&self, node: usize, bytes: u64) -> bool {
-        self.memory[node].is_none_or(|left| left >= bytes)
+    /// The number of memory nodes.
+    pub fn nodes(&self) -> usize {
+        self.memory.len()
     }
 
-    /// Takes cores, and memory as far as there is some.
-    pub fn take(&mut self, cores: &[usize], memory: &[(usize, u64)]) {
+    /// What a node has left of the memory that a machine's comes from, in bytes; `None` if that is not known.
+    pub fn left(&self, machine: &Machine, node: usize) -> Option<u64> {
+        match machine.page {
+            0 => self.memory[node],
+            size => self.pages.get(&size).and_then(|left| left[node]),
+        }
+    }
+
+    /// Whether a node has this much left of the memory that a machine's comes from, as far as that is known.
+    pub fn has_memory(&self, machine: &Machine, node: usize, bytes: u64) -> bool {
+        self.left(machine, node).is_none_or(|left| left >= bytes)
+    }
+
+    /// Takes cores for a machine, and memory as far as there is some.
+    pub fn take(&mut self, machine: &Machine, cores: &[usize], memory: &[(usize, u64)]) {
         for core in cores {
             self.cores[*core] = State::Taken;
         }
+        let left = match machine.page {
+            0 => Some(&mut self.memory),
+            size => self.pages.get_mut(&size),
+        };
+        let Some(left) = left else { return };
         for (node, bytes) in memory {
-            if let Some(left) = &mut self.memory[*node] {
+            if let Some(left) = &mut left[*node] {
                 *left = left.saturating_sub(*bytes);
             }
         }

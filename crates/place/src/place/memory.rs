@@ -2,11 +2,11 @@
 
 use super::error::PlaceError;
 use super::host::Host;
-use vshmem_cluster::placement::request::Machine;
+use vshmem_cluster::placement::request::{in_pages, Machine};
 use vshmem_cluster::placement::rules::Memory;
 use vshmem_cluster::size;
 
-/// Memory is divided in whole multiples of this, in bytes.
+/// Memory is divided in whole multiples of this, in bytes, or of a page.
 const UNIT: u64 = 1 << 20;
 
 /// A machine's share on each node: as its vCPUs are divided, or as much on each if they take turns. The last
@@ -23,10 +23,11 @@ pub fn shares(host: &Host, machine: &Machine, vcpus: &[(usize, usize)]) -> Vec<(
         _ => vcpus,
     };
     let all = parts.iter().map(|(_, part)| *part as u64).sum::<u64>().max(1);
+    let unit = UNIT.max(machine.page);
     let mut left = machine.memory;
     let last = parts.len().saturating_sub(1);
     let share = |(index, (node, part)): (usize, &(usize, usize))| {
-        let share = machine.memory / all * *part as u64 / UNIT * UNIT;
+        let share = machine.memory / all * *part as u64 / unit * unit;
         let share = if index == last { left } else { share.min(left) };
         left -= share;
         (*node, share)
@@ -39,18 +40,20 @@ pub fn shares(host: &Host, machine: &Machine, vcpus: &[(usize, usize)]) -> Vec<(
 /// # Errors
 /// They have, and no others will do.
 pub fn lacks(host: &Host, machine: &Machine, shares: &[(usize, u64)]) -> Result<Option<String>, PlaceError> {
-    let short = shares.iter().find(|(node, bytes)| !host.has_memory(*node, *bytes));
+    let short = shares.iter().find(|(node, bytes)| !host.has_memory(machine, *node, *bytes));
     let Some((node, bytes)) = short else {
         return Ok(None);
     };
     if machine.rules.memory == Memory::Strict {
-        let left = shares.iter().filter_map(|(node, _)| host.memory[*node]).sum();
-        return Err(PlaceError::Memory { machine: machine.name.clone(), memory: machine.memory, left });
+        let left = shares.iter().filter_map(|(node, _)| host.left(machine, *node)).sum();
+        let (name, memory, page) = (machine.name.clone(), machine.memory, machine.page);
+        return Err(PlaceError::Memory { machine: name, memory, page, left });
     }
-    let (number, left) = (host.topology.nodes[*node].number, host.memory[*node].unwrap_or(0));
+    let (number, left) = (host.topology.nodes[*node].number, host.left(machine, *node).unwrap_or(0));
     Ok(Some(format!(
-        "node {number} has {} left of the {} that belong there: the rest comes from other nodes",
+        "node {number} has {} left{} of the {} that belong there: the rest comes from other nodes",
         size::show(left),
+        in_pages(machine.page),
         size::show(*bytes)
     )))
 }

@@ -78,7 +78,7 @@ fn anywhere(host: &mut Host, machine: &Machine) -> Result<Placed, PlaceError> {
         _ => Vec::new(),
     };
     let lacks = memory::lacks(host, machine, &shares)?;
-    host.take(&[], &shares);
+    host.take(machine, &[], &shares);
     Ok(Placed {
         name: machine.name.clone(),
         memory: machine.memory,

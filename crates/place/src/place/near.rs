@@ -30,7 +30,7 @@ pub fn choose(host: &Host, machine: &Machine) -> Option<Choice> {
 
 /// The best nodes. With `memory`, each has the memory for its share.
 fn split(host: &Host, machine: &Machine, memory: bool) -> Option<Split> {
-    let rooms: Vec<_> = (0..host.memory.len()).map(|node| room(host, node, machine)).collect();
+    let rooms: Vec<_> = (0..host.nodes()).map(|node| room(host, node, machine)).collect();
     let starts = (0..rooms.len()).filter(|node| rooms[*node] > 0);
     let grown = starts.filter_map(|start| grow(host, machine, &rooms, start, memory));
     grown.min_by_key(|split| cost(host, machine, &rooms, split))
@@ -48,7 +48,7 @@ fn grow(host: &Host, machine: &Machine, rooms: &[usize], start: usize, memory: b
     (1..=others.len()).find_map(|count| {
         let split = divide(machine.cpus, &others[..count], rooms)?;
         let shares = memory::shares(host, machine, &split);
-        let fits = !memory || shares.iter().all(|(node, bytes)| host.has_memory(*node, *bytes));
+        let fits = !memory || shares.iter().all(|(node, bytes)| host.has_memory(machine, *node, *bytes));
         fits.then_some(split)
     })
 }

@@ -30,7 +30,7 @@ pub fn place(host: &mut Host, machine: &Machine, mut fallbacks: Vec<String>) -> 
     let shares = memory::shares(host, machine, &even);
     fallbacks.extend(memory::lacks(host, machine, &shares)?);
     host.floating[package] += machine.cpus;
-    host.take(&[], &shares);
+    host.take(machine, &[], &shares);
     let set = host.topology.pus(&cores);
     Ok(Placed {
         name: machine.name.clone(),
@@ -52,7 +52,7 @@ fn emptiest(host: &Host, machine: &Machine) -> usize {
         let free = of_package(host, package, State::Free);
         let nodes = nodes(host, &free);
         let share = machine.memory / nodes.len().max(1) as u64;
-        let fits = !nodes.is_empty() && nodes.iter().all(|node| host.has_memory(*node, share));
+        let fits = !nodes.is_empty() && nodes.iter().all(|node| host.has_memory(machine, *node, share));
         let is_near = nodes.iter().any(|node| host.is_near(machine, *node));
         (fits, is_near, free.len() as isize - host.floating[package] as isize)
     };

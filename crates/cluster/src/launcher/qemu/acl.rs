@@ -2,9 +2,10 @@
 //! checks permissions then, and the user that root's machines run as has none.
 
 use crate::error::{Explain, Result};
+use crate::state::directories::is_private;
 use crate::user::MACHINE_USERS;
 use rustix::fs::{fgetxattr, fremovexattr, fsetxattr, XattrFlags};
-use std::fs::{File, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -34,7 +35,15 @@ impl TemporaryAcl {
         let failed = || format!("could not lend {} to QEMU by an access control list", path.display());
         let file = File::options().read(true).write(true).open(path).explain(failed)?;
         let mode = file.metadata().explain(failed)?.mode() & 0o7777;
-        let before = list_of(&file).explain(failed)?;
+        let before = match list_of(&file) {
+            // A hugetlbfs has no such lists. Where nobody else gets at the file, it may be everybody's.
+            Err(why) if why.raw_os_error() == Some(libc::EOPNOTSUPP) && is_hidden(path) => {
+                let open = Permissions::from_mode(mode | 0o006);
+                file.set_permissions(open).explain(failed)?;
+                return Ok(TemporaryAcl { file, mode, before: None });
+            }
+            list => list.explain(failed)?,
+        };
         let old = before.as_deref().map(entries).unwrap_or_default();
         let base = |tag, bits: u32| {
             let known = old.iter().find(|entry| entry.0 == tag);
@@ -73,6 +82,11 @@ impl Drop for TemporaryAcl {
             }
         }
     }
+}
+
+/// Whether only its owner can enter the directory of a file.
+fn is_hidden(path: &Path) -> bool {
+    path.parent().and_then(|directory| fs::symlink_metadata(directory).ok()).is_some_and(|it| is_private(&it))
 }
 
 fn list_of(file: &File) -> io::Result<Option<Vec<u8>>> {

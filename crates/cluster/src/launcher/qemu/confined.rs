@@ -150,6 +150,9 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
         become_user(user, user, &[]).explain(refused)?;
     }
     rustix::thread::set_no_new_privs(true).explain(refused)?;
+    if spec.small_pages {
+        refuse_huge_pages().explain(|| "could not keep transparent huge pages off".into())?;
+    }
     for (from, to) in [(null.as_raw_fd(), 0), (ends.errors.as_raw_fd(), 1), (ends.errors.as_raw_fd(), 2)] {
         // SAFETY: plain values; nothing here uses what was at these numbers.
         unsafe { libc::dup2(from, to) };
@@ -161,6 +164,16 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
     }
     let why = command.exec();
     Err(error!("could not start {}: {why}", spec.program.display()))
+}
+
+/// Has this process, and what it becomes, get no transparent huge pages.
+fn refuse_huge_pages() -> io::Result<()> {
+    let (on, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
+    // SAFETY: plain values.
+    match unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, unused, unused, unused) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Maps this user, and no other, into the new user namespace.

@@ -7,17 +7,18 @@ use super::options::{Loaded, MachineSpec, PoolFile};
 use super::program::{self, NAME};
 use super::qmp::Qmp;
 use super::sockets::monitor_socket;
-use super::{doorbell, guest, health, image, logs, netdev, probe, sandbox};
+use super::{doorbell, guest, health, image, logs, netdev, prealloc, probe, sandbox};
 use crate::boot::image::System;
 use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
 use crate::error::{error, Explain, Result};
 use crate::launcher::network::Link;
-use crate::launcher::options::{Options, PoolOptions};
+use crate::launcher::options::{Options, PoolOptions, Progress};
 use crate::launcher::running::Running;
 use crate::launcher::starting::{self, boot_failed};
-use crate::launcher::traits::{Facts, Guest, Keep, Launcher, StartOptions};
+use crate::launcher::traits::{Facts, Guest, Launcher, StartOptions, Started};
 use crate::launcher::{affinity, pool};
+use crate::placement::pages::Populated;
 use crate::pools::Form;
 use crate::state::machine::Health;
 use crate::state::process::Process;
@@ -143,11 +144,11 @@ impl Launcher for Qemu {
     fn create_pool(&self, record: &mut Record) -> Result<()> {
         let own = record.options.as_ref().map_or(0, |options| options.pools[0].align);
         let form = Form { head: is_dax(&record.transport), align: own };
-        pool::create(&pool::own(&record.name), record.pool_size, form)
+        pool::create(&pool::reference(&record.pool), record.pool_size, form)
     }
 
     fn remove_pool(&self, record: &Record) -> Result<()> {
-        pool::remove(&pool::own(&record.name))
+        pool::remove(&pool::reference(&record.pool))
     }
 
     fn serve(&self, pool: &Path) -> Result<PathBuf> {
@@ -172,9 +173,10 @@ impl Launcher for Qemu {
         index: usize,
         options: &StartOptions,
         links: Option<Vec<Link>>,
-    ) -> Result<(Running, Keep)> {
-        let (process, guard) = start(record, index, options, links)?;
-        Ok((Running::Process(process), Box::new(|| guard.keep())))
+        report: &mut dyn FnMut(Progress),
+    ) -> Result<Started> {
+        let (process, guard, populated) = start(record, index, options, links, report)?;
+        Ok(Started { running: Running::Process(process), keep: Box::new(|| guard.keep()), populated })
     }
 
     fn core_threads(&self, record: &Record, index: usize) -> Result<Vec<i32>> {
@@ -202,7 +204,8 @@ fn start(
     index: usize,
     options: &StartOptions,
     links: Option<Vec<Link>>,
-) -> Result<(Process, sandbox::KillGuard)> {
+    report: &mut dyn FnMut(Progress),
+) -> Result<(Process, sandbox::KillGuard, Option<Populated>)> {
     let machine = &record.machines[index];
     let settings = starting::settings(&Qemu, record, index, links.is_some());
     let directory = &record.machine_directory(machine)?;
@@ -224,6 +227,8 @@ fn start(
             named.map(|it| loaded(&it.image, it.initramfs.as_deref(), &it.parameters)).transpose()?
         }
     };
+    let rules = record.options.as_ref().map(|options| options.pages).unwrap_or_default();
+    let backing = prealloc::backing(machine.pages.given, rules, machine.placement.as_deref());
     let spec = MachineSpec {
         settings: &settings,
         title: format!("vshmem-{}-{}", record.name, machine.name),
@@ -232,6 +237,7 @@ fn start(
         memory: record.machines[index].memory,
         placement: machine.placement.as_deref(),
         devices: &machine.devices,
+        backing: backing.clone(),
         kernel,
         disks: system.map(|system| Attached::make(record, index, system, &settings)).transpose()?,
         directory,
@@ -244,6 +250,10 @@ fn start(
     let grant_access = |user| plain.map(move |pool| TemporaryAcl::grant(pool.path, &[user])).collect();
     let acls: Vec<TemporaryAcl> = user.map_or(Ok(vec![]), grant_access)?;
     let (process, guard) = program::start(&spec)?;
+    let populated = match backing.threads {
+        0 => None,
+        _ => prealloc::wait(&process, &machine.name, machine.memory, &backing, report)?,
+    };
     let mut started = record.clone();
     started.machines[index].runs = Some(Running::Process(process));
     let settled = match acls.is_empty() {
@@ -259,7 +269,7 @@ fn start(
         process.end(Duration::ZERO);
         return Err(error);
     }
-    Ok((process, guard))
+    Ok((process, guard, populated))
 }
 
 /// Whether this is the transport for which QEMU provides persistent memory.

@@ -5,7 +5,7 @@
 //! | `launcher`, `guest` | a launcher's interface, on the host and in a machine |
 //! | `options`, `arguments`, `program` | QEMU's options, and starting it |
 //! | `disks`, `image` | the disks of a machine that boots a system of its own |
-//! | `placed` | the cores and the memory of a machine that was placed |
+//! | `placed`, `prealloc` | a machine's cores and memory, and waiting until the latter is taken |
 //! | `accel`, `probe` | KVM or TCG |
 //! | `sandbox`, `confined`, `acl` | what QEMU may access on this host |
 //! | `logs` | output of machines and of QEMU |
@@ -45,6 +45,7 @@ pub mod persistent;
 mod placed;
 pub mod plug;
 pub mod ports;
+pub mod prealloc;
 mod probe;
 mod program;
 pub mod qmp;

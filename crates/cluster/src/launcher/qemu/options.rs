@@ -7,7 +7,7 @@ use super::doorbell::VECTORS;
 use super::guest::PORT_NAME;
 use super::netdev;
 use super::passed;
-use super::placed;
+use super::placed::{self, Backing};
 use super::ports::{self, Generation};
 use super::sandbox::{self, Descriptor, Descriptors};
 use super::sockets::{agent_socket, monitor_socket, AGENT};
@@ -22,6 +22,9 @@ use std::path::{Path, PathBuf};
 use vshmem_agent::guest::protocol::PORT;
 use vshmem_devices::choose::Assigned;
 use vshmem_transport::head::HEAD;
+
+/// The size of transparent huge pages.
+const HUGE: u64 = 2 << 20;
 
 /// A pool's file.
 pub struct PoolFile<'a> {
@@ -53,6 +56,8 @@ pub struct MachineSpec<'a> {
     pub placement: Option<&'a Placed>,
     /// Devices of the host that it has for itself.
     pub devices: &'a [Assigned],
+    /// The pages of its memory, and how they are had.
+    pub backing: Backing,
     /// The kernel that it boots; none: its disk's boot loader finds one.
     pub kernel: Option<Loaded>,
     /// Its disks, if its system is one of its own.
@@ -95,7 +100,7 @@ pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
     out.words.extend(spec.accel.arguments().map(String::from));
     out.add("-smp", &placed::processors(spec.cpus, spec.placement.map(|placed| &placed.guest)));
     out.add("-m", &memory(spec));
-    for (option, value) in spec.placement.map(placed::memory).unwrap_or_default() {
+    for (option, value) in placed::memory(spec.memory, spec.placement, &spec.backing) {
         out.add(option, &value);
     }
     if let Some(kernel) = &spec.kernel {
@@ -159,7 +164,9 @@ fn pools(out: &mut Arguments, spec: &MachineSpec<'_>) {
         }
         let path = out.file(Descriptor::Write(pool.path.into()));
         let size = if pool.dax { with_head(pool.size) } else { pool.size };
-        let memory = format!("share=on,mem-path={path},size={size}");
+        // So that transparent huge pages of the file are large for this process, too.
+        let align = if size >= HUGE { ",align=2M" } else { "" };
+        let memory = format!("share=on,mem-path={path},size={size}{align}");
         out.add("-object", &format!("memory-backend-file,id={backing},{memory}"));
         let shown = match pool.dax {
             true => format!("virtio-pmem-pci,memdev={backing}"),
@@ -238,6 +245,7 @@ mod tests {
             memory: 512 << 20,
             placement: None,
             devices: &[],
+            backing: Backing::default(),
             kernel: Some(Loaded {
                 image: "/k".into(),
                 initramfs: Some("/i".into()),

@@ -1,10 +1,12 @@
-//! QEMU's options for a machine that was placed: the sockets, cores and memory nodes that it sees, and the
-//! nodes of this host that its memory comes from.
+//! QEMU's options for a machine that was placed: the sockets, cores and memory nodes that it sees, the nodes
+//! of this host that its memory comes from, and the pages that it is in.
 
 use crate::placement::cpuset::CpuSet;
+use crate::placement::pages::Pages;
 use crate::placement::plan::{Guest, Placed};
 use crate::placement::rules::Memory;
 use serde_json::json;
+use std::collections::BTreeMap;
 
 /// The distances that ACPI has a place for, but for a node's to itself.
 const FAR: std::ops::RangeInclusive<u64> = 11..=254;
@@ -21,26 +23,46 @@ pub fn processors(cpus: u32, guest: Option<&Guest>) -> String {
     format!("cpus={cpus},maxcpus={room}{}", topology.unwrap_or_default())
 }
 
-/// Options for memory that comes from certain nodes, or is divided over several of the machine's.
-pub fn memory(placed: &Placed) -> Vec<(&'static str, String)> {
-    let nodes = &placed.guest.nodes;
-    if nodes.is_empty() {
-        if placed.nodes.is_empty() {
-            return vec![];
-        }
-        let object = backend("memory", placed.memory, placed, &placed.nodes);
-        return vec![("-object", object), ("-machine", "memory-backend=memory".into())];
-    }
+/// The pages of a machine's memory, and how they are had.
+#[derive(Debug, Clone, Default)]
+pub struct Backing {
+    /// The pages; `None`: what the kernel gives.
+    pub pages: Option<Pages>,
+    /// So many threads take all of it before the machine boots; 0: it is taken as it is touched.
+    pub threads: u32,
+    /// The processors on which they do so, by the host's node that the memory comes from.
+    pub near: BTreeMap<u32, CpuSet>,
+}
+
+/// Options for memory that comes from certain nodes or in certain pages, or is divided over several of the
+/// machine's nodes.
+pub fn memory(bytes: u64, placed: Option<&Placed>, backing: &Backing) -> Vec<(&'static str, String)> {
+    let nodes = placed.map_or(&[][..], |placed| &placed.guest.nodes);
+    let bound = placed.map(|placed| placed.nodes.clone()).unwrap_or_default();
+    let policy = placed.map(|placed| placed.rules.memory).unwrap_or_default();
     let mut options = Vec::new();
+    if nodes.is_empty() {
+        let as_usual = backing.pages.is_none_or(|pages| pages == Pages::Small) && backing.threads == 0;
+        if bound.is_empty() && as_usual {
+            return options;
+        }
+        options.extend(backend("memory", bytes, (policy, &bound), backing));
+        options.push(("-machine", "memory-backend=memory".into()));
+        return options;
+    }
     for (index, node) in nodes.iter().enumerate() {
         let id = format!("memory{index}");
-        let from = match placed.nodes.is_empty() {
+        let from = match bound.is_empty() {
             true => CpuSet::default(),
             false => CpuSet::from_iter([node.host]),
         };
-        options.push(("-object", backend(&id, node.memory, placed, &from)));
         let cpus: String = node.vcpus.to_string().split(',').map(|range| format!(",cpus={range}")).collect();
-        options.push(("-numa", format!("node,nodeid={index}{cpus},memdev={id}")));
+        // Where memory comes in large pages, there may be none for a node.
+        let its = if node.memory > 0 { format!(",memdev={id}") } else { String::new() };
+        if node.memory > 0 {
+            options.extend(backend(&id, node.memory, (policy, &from), backing));
+        }
+        options.push(("-numa", format!("node,nodeid={index}{cpus}{its}")));
     }
     for (from, node) in nodes.iter().enumerate() {
         for (to, distance) in node.distances.iter().enumerate().filter(|(to, _)| *to != from) {
@@ -51,21 +73,47 @@ pub fn memory(placed: &Placed) -> Vec<(&'static str, String)> {
     options
 }
 
-/// An object that memory comes from; `nodes` are those of this host, or none if any will do.
-fn backend(id: &str, bytes: u64, placed: &Placed, nodes: &CpuSet) -> String {
+/// An object that memory comes from, and the one whose threads take it ahead of time, if some do near to it;
+/// `nodes` are those of this host, or none if any will do.
+fn backend(
+    id: &str,
+    bytes: u64,
+    (policy, nodes): (Memory, &CpuSet),
+    backing: &Backing,
+) -> Vec<(&'static str, String)> {
     // As -m has it, which must be the sum.
     let size = bytes / 1024 * 1024;
     let mut object = json!({ "qom-type": "memory-backend-ram", "id": id, "size": size });
+    if let Some(page) = backing.pages.and_then(Pages::reserved) {
+        object["qom-type"] = "memory-backend-memfd".into();
+        object["hugetlb"] = true.into();
+        object["hugetlbsize"] = page.into();
+    }
     if !nodes.is_empty() {
         object["host-nodes"] = nodes.iter().collect();
-        object["policy"] = match placed.rules.memory {
+        object["policy"] = match policy {
             Memory::Strict => "bind",
             Memory::Preferred => "preferred",
             Memory::Interleave => "interleave",
         }
         .into();
     }
-    object.to_string()
+    let mut options = Vec::new();
+    if backing.threads > 0 {
+        object["prealloc"] = true.into();
+        object["prealloc-threads"] = backing.threads.into();
+        let near: CpuSet =
+            nodes.iter().filter_map(|node| backing.near.get(&node)).flat_map(CpuSet::iter).collect();
+        if !near.is_empty() {
+            let context = format!("{id}-threads");
+            let cpus: Vec<u32> = near.iter().collect();
+            let threads = json!({ "qom-type": "thread-context", "id": context, "cpu-affinity": cpus });
+            options.push(("-object", threads.to_string()));
+            object["prealloc-context"] = context.into();
+        }
+    }
+    options.push(("-object", object.to_string()));
+    options
 }
 
 #[cfg(test)]
@@ -101,7 +149,10 @@ mod tests {
     #[test]
     fn memory_comes_from_the_nodes_that_it_should() {
         let told = |placed: &Placed| {
-            memory(placed).into_iter().map(|(option, value)| format!("{option} {value}")).collect::<Vec<_>>()
+            memory(placed.memory, Some(placed), &Backing::default())
+                .into_iter()
+                .map(|(option, value)| format!("{option} {value}"))
+                .collect::<Vec<_>>()
         };
         assert!(told(&placed(Memory::Strict, "", Guest::flat(2))).is_empty());
         assert_eq!(
@@ -125,12 +176,47 @@ mod tests {
         };
         let nodes = vec![node("0-1,4", 3, [10, 300]), node("2-3", 5, [10, 10])];
         let two = placed(Memory::Preferred, "3,5", Guest { nodes, ..Guest::flat(5) });
-        let all = memory(&two).into_iter().map(|(_, value)| value).collect::<Vec<_>>();
+        let all = memory(6 << 20, Some(&two), &Backing::default())
+            .into_iter()
+            .map(|(_, value)| value)
+            .collect::<Vec<_>>();
         assert!(all[0].contains(r#""host-nodes":[3],"id":"memory0","policy":"preferred""#), "{all:?}");
         assert_eq!(all[1], "node,nodeid=0,cpus=0-1,cpus=4,memdev=memory0");
         assert_eq!(all[3], "node,nodeid=1,cpus=2-3,memdev=memory1");
         assert_eq!(all[4..], ["dist,src=0,dst=1,val=254", "dist,src=1,dst=0,val=11"]);
-        let anywhere = memory(&Placed { nodes: CpuSet::default(), ..two });
+        let anywhere = Placed { nodes: CpuSet::default(), ..two.clone() };
+        let anywhere = memory(6 << 20, Some(&anywhere), &Backing::default());
         assert!(!anywhere[0].1.contains("host-nodes"), "{anywhere:?}");
+        // Where pages are large, a node may get none.
+        let mut bare = two;
+        (bare.guest.nodes[0].memory, bare.guest.nodes[1].memory) = (0, 6 << 20);
+        let all = memory(6 << 20, Some(&bare), &Backing::default());
+        assert_eq!(all[0].1, "node,nodeid=0,cpus=0-1,cpus=4");
+        assert!(all[1].1.contains(r#""id":"memory1""#) && all[2].1.ends_with("memdev=memory1"), "{all:?}");
+    }
+
+    #[test]
+    fn memory_comes_in_the_pages_that_it_should() {
+        let told = |placed: Option<&Placed>, pages, threads| {
+            let near = [(0, "0-1".parse().unwrap()), (2, "8".parse().unwrap())].into();
+            let backing = Backing { pages, threads, near };
+            memory(6 << 20, placed, &backing).into_iter().map(|(_, value)| value).collect::<Vec<_>>()
+        };
+        assert!(told(None, None, 0).is_empty() && told(None, Some(Pages::Small), 0).is_empty());
+        assert_eq!(
+            told(None, Some(Pages::TwoMib), 3),
+            [
+                r#"{"hugetlb":true,"hugetlbsize":2097152,"id":"memory","prealloc":true,"prealloc-threads":3,"qom-type":"memory-backend-memfd","size":6291456}"#,
+                "memory-backend=memory"
+            ]
+        );
+        let ahead = told(None, None, 2);
+        assert!(ahead[0].contains("memory-backend-ram") && ahead[0].contains(r#""prealloc-threads":2"#));
+        let bound = told(Some(&placed(Memory::Strict, "0,2", Guest::flat(2))), Some(Pages::Transparent), 2);
+        assert_eq!(bound[0], r#"{"cpu-affinity":[0,1,8],"id":"memory-threads","qom-type":"thread-context"}"#);
+        assert!(bound[1].contains(r#""prealloc-context":"memory-threads""#), "{bound:?}");
+        // Threads near to nodes of which nothing is known run anywhere.
+        let far = told(Some(&placed(Memory::Strict, "7", Guest::flat(2))), Some(Pages::OneGib), 2);
+        assert!(far[0].contains(r#""hugetlbsize":1073741824"#) && !far[0].contains("context"), "{far:?}");
     }
 }

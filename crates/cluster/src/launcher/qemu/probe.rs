@@ -3,6 +3,7 @@
 
 use super::accel::Accel;
 use super::options::{Loaded, MachineSpec};
+use super::placed::Backing;
 use super::program::{self, NAME};
 use super::{logs, sandbox};
 use crate::boot::initramfs;
@@ -92,6 +93,7 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         memory: 256 << 20,
         placement: None,
         devices: &[],
+        backing: Backing::default(),
         kernel: Some(Loaded {
             image: sandbox::readable(&kernel.image, user::of_machine(0), directory)?,
             initramfs: Some(initramfs),

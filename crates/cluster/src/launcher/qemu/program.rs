@@ -5,10 +5,12 @@ use super::passed;
 use super::sandbox::{self, PROGRAM};
 use crate::error::{error, Error, Result};
 use crate::launcher::file_tree::FileTree;
+use crate::placement::pages::Pages;
 use crate::state::process::Process;
 use crate::state::share::{self, Share};
 use crate::user;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The launcher's name on command lines.
 pub const NAME: &str = "qemu";
@@ -25,6 +27,17 @@ pub fn installed() -> Result<PathBuf> {
         error!("there is no {PROGRAM} on the PATH")
             .hint("Install QEMU, for instance: sudo apt-get install qemu-system-x86")
     })
+}
+
+/// The version of QEMU, as far as it matters: 7.2.
+pub fn version(program: &Path) -> Option<(u32, u32)> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    parse_version(&String::from_utf8_lossy(&output.stdout))
+}
+
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split_once("version ")?.1.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// Directories that QEMU itself needs, if it is not installed in the system's.
@@ -64,5 +77,18 @@ pub fn start(spec: &MachineSpec<'_>) -> Result<(Process, sandbox::KillGuard)> {
         ),
         user: user::of_machine(spec.index),
         directory: spec.directory.into(),
+        small_pages: spec.backing.pages == Some(Pages::Small),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_read() {
+        assert_eq!(parse_version("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)\n"), Some((7, 2)));
+        assert_eq!(parse_version("QEMU emulator version 10.0\n"), Some((10, 0)));
+        assert_eq!(parse_version("QEMU"), None);
+    }
 }

@@ -94,6 +94,8 @@ pub struct SandboxSpec {
     pub user: Option<u32>,
     /// The machine's directory.
     pub directory: PathBuf,
+    /// Its memory is in small pages, and in no transparent huge ones.
+    pub small_pages: bool,
 }
 
 /// Kills QEMU when it is dropped, or this process dies, unless QEMU is kept: it would not be in any record.

@@ -8,10 +8,10 @@ use crate::boot::{driver, vmlinux};
 use crate::error::{error, Error, Explain, Result};
 use crate::launcher::log;
 use crate::launcher::network::Link;
-use crate::launcher::options::Options;
+use crate::launcher::options::{Options, Progress};
 use crate::launcher::running::Running;
 use crate::launcher::starting::settings;
-use crate::launcher::traits::{Facts, Guest, Keep, Launcher, StartOptions};
+use crate::launcher::traits::{Facts, Guest, Launcher, StartOptions, Started};
 use crate::state::directories::{channel_socket, private_directory};
 use crate::state::machine::Health;
 use crate::state::ports::Ports;
@@ -127,7 +127,8 @@ impl Launcher for Xen {
         index: usize,
         options: &StartOptions,
         _: Option<Vec<Link>>,
-    ) -> Result<(Running, Keep)> {
+        _: &mut dyn FnMut(Progress),
+    ) -> Result<Started> {
         let directory = record.machine_directory(&record.machines[index])?;
         let root = directory.join("root");
         private_directory(&root)?;
@@ -145,7 +146,7 @@ impl Launcher for Xen {
             channels: (0..record.channels).map(|channel| channel_socket(&directory, channel)).collect(),
         };
         let domain = xl::create(&config, &directory)?;
-        Ok((Running::Domain(domain), Box::new(|| Ok(()))))
+        Ok(Started { running: Running::Domain(domain), keep: Box::new(|| Ok(())), populated: None })
     }
 
     fn has_pool(&self, record: &Record, machine: &Machine) -> Result<bool> {
