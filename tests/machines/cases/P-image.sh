@@ -27,7 +27,7 @@ mkdir -p "$work/only"
 ln -sf "$(command -v qemu-system-x86_64)" "$work/only"
 PATH=$work/only code "without qemu-img there are no disks" 125 "$VSHMEM_BIN" up "$file"
 contains "which is said with its package" qemu-utils "$(cat "$work/out")"
-code "an image without a system does not come up" 125 vshmem up "$file" --timeout 10
+code "an image without a system does not come up" 125 vshmem up "$file" --timeout 4
 contains "which is said with what it needs" "needs systemd and cloud-init" "$(cat "$work/out")"
 nothing_left "nothing is left of that"
 equal "and no disk" "" "$(no_disks)"

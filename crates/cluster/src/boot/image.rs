@@ -11,6 +11,8 @@ pub enum Image {
     /// The cluster's kernel, with the root of this host.
     #[default]
     Host,
+    /// The cluster's kernel, and little more than Vshmem itself.
+    Slim,
     /// A system of its own.
     Own(Box<System>),
 }
@@ -39,7 +41,7 @@ impl Image {
     /// The system of its own, if it is one.
     pub fn system(&self) -> Option<&System> {
         match self {
-            Image::Host => None,
+            Image::Host | Image::Slim => None,
             Image::Own(system) => Some(system),
         }
     }
@@ -49,6 +51,7 @@ impl fmt::Display for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Image::Host => f.write_str("this host's root"),
+            Image::Slim => f.write_str("a slim system"),
             Image::Own(system) => write!(f, "{system}"),
         }
     }

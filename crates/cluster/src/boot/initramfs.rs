@@ -1,11 +1,9 @@
 //! The initramfs of a machine, made when it is started: this program as `/init`, its shared libraries, and
 //! the kernel modules that mounting the host's file tree takes. Nothing else needs to be installed.
 
-use super::software::Software;
 use crate::elf;
 use crate::error::{Explain, Result};
 use crate::modules::Module;
-use crate::state::directories::cluster_directory;
 use cpio::newc::{trailer, Builder, ModeFileType};
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,28 +11,9 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The initramfs file of a cluster, removed when it is dropped.
-pub struct Initramfs(pub PathBuf);
-
-impl Initramfs {
-    /// Writes the file. The caller has the cluster's lock.
-    pub fn write(cluster: &str, software: &Software) -> Result<Initramfs> {
-        let path = cluster_directory(cluster)?.join("initramfs");
-        write(&path, &software.kernel.modules)?;
-        Ok(Initramfs(path))
-    }
-}
-
-impl Drop for Initramfs {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-/// Writes an initramfs with these modules. Its mode lets everybody read it, because the hypervisor may run as
-/// another user; its directory is private.
-pub fn write(path: &Path, modules: &[Module]) -> Result<()> {
-    let bytes = build(modules)?;
+/// Writes an initramfs. Its mode lets everybody read it, because the hypervisor may run as another user; its
+/// directory is private.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(path, bytes)
         .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o644)))
         .explain(|| format!("could not write {}", path.display()))
@@ -43,7 +22,7 @@ pub fn write(path: &Path, modules: &[Module]) -> Result<()> {
 /// A cpio archive in the "newc" format, which Linux unpacks as an initramfs
 /// (Documentation/driver-api/early-userspace/buffer-format.rst of Linux).
 #[derive(Default)]
-struct Archive(Vec<u8>);
+pub struct Archive(Vec<u8>);
 
 impl Archive {
     /// Adds an entry of this type. Parents must have been added before it.
@@ -51,16 +30,24 @@ impl Archive {
         self.write(kind, Builder::new(name).mode(mode), data);
     }
 
-    fn directory(&mut self, name: &str) {
+    /// Adds a directory.
+    pub fn directory(&mut self, name: &str) {
         self.add(ModeFileType::Directory, name, 0o755, &[]);
     }
 
-    fn file(&mut self, name: &str, mode: u32, data: &[u8]) {
+    /// Adds a file.
+    pub fn file(&mut self, name: &str, mode: u32, data: &[u8]) {
         self.add(ModeFileType::Regular, name, mode, data);
     }
 
-    fn symlink(&mut self, name: &str, target: &str) {
+    /// Adds a symbolic link.
+    pub fn symlink(&mut self, name: &str, target: &str) {
         self.add(ModeFileType::Symlink, name, 0o777, target.as_bytes());
+    }
+
+    /// Its bytes.
+    pub fn end(self) -> Vec<u8> {
+        trailer(self.0).expect("a vector takes it")
     }
 
     fn write(&mut self, kind: ModeFileType, entry: Builder, data: &[u8]) {
@@ -71,8 +58,13 @@ impl Archive {
     }
 }
 
-/// The archive's bytes.
+/// The bytes of an archive with these modules.
 pub fn build(modules: &[Module]) -> Result<Vec<u8>> {
+    Ok(archive(modules.iter())?.end())
+}
+
+/// An archive with this program and these modules.
+pub fn archive<'a>(modules: impl Iterator<Item = &'a Module>) -> Result<Archive> {
     let program = fs::read("/proc/self/exe").explain(|| "reading this program's own file".into())?;
     let mut archive = Archive::default();
     for directory in ["dev", "proc", "sys", "modules", "lib64"] {
@@ -86,10 +78,10 @@ pub fn build(modules: &[Module]) -> Result<Vec<u8>> {
     if let Some(loader) = elf::interpreter(&program) {
         add_libraries(&mut archive, &loader)?;
     }
-    for (number, module) in modules.iter().enumerate() {
+    for (number, module) in modules.enumerate() {
         archive.file(&format!("modules/{number:03}-{}.ko", module.name), 0o644, &module.bytes);
     }
-    Ok(trailer(archive.0).expect("a vector takes it"))
+    Ok(archive)
 }
 
 /// The shared libraries of this program are those that it has mapped.

@@ -4,7 +4,9 @@
 pub mod driver;
 pub mod image;
 pub mod initramfs;
+pub mod initramfs_files;
 pub mod kernel;
 pub mod seed;
+mod slim;
 pub mod software;
 pub mod vmlinux;

@@ -295,7 +295,7 @@ pub fn described(machine: &MachineOptions) -> String {
     };
     let boots = match image {
         Image::Host => String::new(),
-        Image::Own(system) => format!(", it boots {system}"),
+        other => format!(", it boots {other}"),
     };
     let memory = crate::size::show(*memory);
     format!("{name}: {cpus} core{plural}, {memory} of memory{pages}, {pools}{devices}{boots}")

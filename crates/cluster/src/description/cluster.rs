@@ -104,8 +104,9 @@ pub struct Group {
     /// ("vf of 0000:01:00.0"), any of a vendor and device ("10de:20b5") or of a kind ("nvme"); with a count
     /// before it, several ("2 x nvme"). See vshmem devices.
     pub devices: Vec<Want>,
-    /// What they boot: "host", which is the default, for the root of this host, or a disk image (qcow2 or
-    /// raw) with systemd and cloud-init, such as Debian's and Ubuntu's cloud images. It is never written to.
+    /// What they boot: "host", which is the default, for the root of this host; "slim" for Vshmem itself and
+    /// little more; or a disk image (qcow2 or raw) with systemd and cloud-init, such as Debian's and Ubuntu's
+    /// cloud images. It is never written to.
     pub image: Option<PathBuf>,
     /// The kernel image that they boot instead of the disk's boot loader.
     pub kernel: Option<PathBuf>,

@@ -3,7 +3,7 @@
 
 use super::cluster::Description;
 use super::fault::Fault;
-use super::machines::HOST;
+use super::machines::{HOST, SLIM};
 use crate::error::{error, Error, Explain, Result};
 use std::fmt::Write;
 use std::fs;
@@ -11,6 +11,8 @@ use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
+/// What stands for an image and is no path.
+const WORDS: [&str; 2] = [HOST, SLIM];
 /// The longest part of a line that is shown.
 const SHOWN: usize = 120;
 /// How alike a key and an unknown one must be for the former to be what was meant.
@@ -73,7 +75,9 @@ impl Description {
         });
         for group in &mut self.machines {
             let files = [&mut group.image, &mut group.kernel, &mut group.initramfs];
-            for file in files.into_iter().flatten().filter(|file| file.as_os_str() != HOST) {
+            for file in
+                files.into_iter().flatten().filter(|file| !WORDS.iter().any(|word| file.as_os_str() == *word))
+            {
                 *file = settled(file);
             }
         }

@@ -19,9 +19,15 @@ const DEFAULT_CPUS: u32 = 1;
 const DEFAULT_MEMORY: Size = Size(512 << 20);
 /// The least memory of a machine.
 const MIN_MEMORY: u64 = 128 << 20;
+/// That of a slim one. Debian's kernel takes 48 MiB of it before any program runs, and unpacks the initramfs
+/// beside its archive.
+const MIN_SLIM_MEMORY: u64 = 112 << 20;
 
 /// What stands for this host's root in place of a disk image.
 pub const HOST: &str = "host";
+
+/// What stands for a slim system.
+pub const SLIM: &str = "slim";
 
 /// The machines of a description, still without pools, each with the name of its group.
 pub fn machines(description: &Description) -> Result<Vec<(MachineOptions, String)>, Fault> {
@@ -89,8 +95,13 @@ fn check<'a>(group: &Group, pages: Option<Pages>, at: &dyn Fn(&'a str) -> [&'a s
     if group.cpus.is_some_and(|cpus| cpus == 0 || cpus > 255) {
         return Err(Fault::new(&at("cpus"), "a machine has 1 to 255 cores"));
     }
-    if group.memory.is_some_and(|Size(bytes)| bytes < MIN_MEMORY) {
-        return Err(Fault::new(&at("memory"), "a machine needs at least 128M of memory"));
+    let (least, what) = match is_image(group, SLIM) {
+        true => (MIN_SLIM_MEMORY, "a slim machine"),
+        false => (MIN_MEMORY, "a machine"),
+    };
+    if group.memory.is_some_and(|Size(bytes)| bytes < least) {
+        let what = format!("{what} needs at least {} of memory", size::show(least));
+        return Err(Fault::new(&at("memory"), what));
     }
     let memory = group.memory.unwrap_or(DEFAULT_MEMORY).0;
     let pages = group.pages.or(pages).filter(|pages| pages.reserved().is_some_and(|size| memory % size != 0));
@@ -102,10 +113,15 @@ fn check<'a>(group: &Group, pages: Option<Pages>, at: &dyn Fn(&'a str) -> [&'a s
     Ok(())
 }
 
+fn is_image(group: &Group, word: &str) -> bool {
+    group.image.as_ref().is_some_and(|image| image.as_os_str() == word)
+}
+
 /// What machines like this boot.
 fn image<'a>(group: &Group, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<Image, Fault> {
     let own = |disk, kernel| Image::Own(Box::new(System { disk, kernel }));
-    let disk = group.image.clone().filter(|image| image.as_os_str() != HOST);
+    let is = |word| is_image(group, word);
+    let disk = group.image.clone().filter(|_| !is(HOST) && !is(SLIM));
     let Some(kernel) = &group.kernel else {
         for (key, given) in
             [("initramfs", group.initramfs.is_some()), ("parameters", group.parameters.is_some())]
@@ -114,11 +130,14 @@ fn image<'a>(group: &Group, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<Imag
                 return Err(Fault::new(&at(key), "it belongs to a kernel, and none is named here"));
             }
         }
-        return Ok(disk.map_or(Image::Host, |disk| own(Some(disk), None)));
+        return Ok(match disk {
+            Some(disk) => own(Some(disk), None),
+            None if is(SLIM) => Image::Slim,
+            None => Image::Host,
+        });
     };
-    if disk.is_none() && group.initramfs.is_none() {
-        let what =
-            "a kernel of their own takes an initramfs or a disk image: machines with this host's root \
+    if disk.is_none() && (group.initramfs.is_none() || is(SLIM)) {
+        let what = "a kernel of their own takes an initramfs or a disk image: other machines \
             boot the kernel that is named at the top of the file";
         return Err(Fault::new(&at("kernel"), what));
     }

@@ -4,7 +4,7 @@
 use super::agent::Agent;
 use super::command::Commands;
 use super::console::print;
-use super::files::mount_9p;
+use super::files::{self, mount_9p};
 use super::front_end::FrontEnd;
 use super::{network, sys};
 use crate::boot::driver;
@@ -17,6 +17,7 @@ use rustix::mount::{
     mount_bind, mount_bind_recursive, mount_move, mount_remount, unmount, MountFlags, UnmountFlags,
 };
 use rustix::system::{init_module, sethostname};
+use rustix::time::{clock_gettime, ClockId};
 use std::fs;
 use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -71,9 +72,14 @@ fn start() -> Result<()> {
         return Ok(());
     }
     let driver_failed = load_modules()?;
-    let root = build_root(&settings)?;
-    sys::change_root(&root).explain(|| "could not enter the host's file tree".into())?;
-    own_directories(&settings.shares)?;
+    match settings.slim {
+        true => slim_root(&settings)?,
+        false => {
+            let root = build_root(&settings)?;
+            sys::change_root(&root).explain(|| "could not enter the host's file tree".into())?;
+            own_directories(&settings.shares)?;
+        }
+    }
     if let Some(why) = driver_failed {
         table::guest(&settings.launcher).driver_failed(&why);
     }
@@ -90,6 +96,12 @@ pub fn serve(settings: &Settings) -> Result<()> {
     for device in table::guest(&settings.launcher).channels(settings.channels)? {
         agent.open(&device)?;
     }
+    let since = clock_gettime(ClockId::Boottime);
+    print(&format!(
+        "vshmem: commands are taken {}.{:03} s after the kernel began",
+        since.tv_sec,
+        since.tv_nsec / 1_000_000
+    ));
     let mut commands = Commands::new();
     let mut front_end = FrontEnd::new(settings);
     loop {
@@ -153,13 +165,23 @@ fn build_root(settings: &Settings) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// Directories that programs expect, in the private layer, owned by root.
+/// The initramfs as it is, with what the host shares.
+fn slim_root(settings: &Settings) -> Result<()> {
+    skeleton(Path::new("/")).explain(|| "could not make the machine's own directories".into())?;
+    own_directories(&[])?;
+    let transport = table::guest(&settings.launcher).file_transport();
+    files::share(transport, &settings.shares)
+}
+
+/// Directories that programs expect, owned by root. What is there stays as it is.
 fn skeleton(upper: &Path) -> std::io::Result<()> {
     fs::create_dir_all(upper)?;
     for (name, mode) in OWN {
         let directory = upper.join(name);
-        fs::create_dir(&directory)?;
-        fs::set_permissions(&directory, fs::Permissions::from_mode(mode))?;
+        if !directory.exists() {
+            fs::create_dir(&directory)?;
+            fs::set_permissions(&directory, fs::Permissions::from_mode(mode))?;
+        }
     }
     symlink("/run", upper.join("var/run"))?;
     symlink("/run/lock", upper.join("var/lock"))

@@ -1,4 +1,5 @@
-//! The host's file tree in a machine with a system of its own: what the host shares, at the same paths.
+//! The host's file tree in a machine that does not have all of it as its root: what the host shares, at the same
+//! paths.
 
 use super::sys;
 use crate::error::{Explain, Result};
@@ -23,12 +24,8 @@ pub fn mount_9p(
     sys::mount(tag, target, "9p", flags, &options)
 }
 
-/// Makes shares visible at their paths. What the image has there is hidden.
+/// Makes shares visible at their paths. What the machine has there itself is hidden.
 pub fn share(transport: &str, shares: &[Share]) -> Result<()> {
-    if shares.is_empty() {
-        return Ok(());
-    }
-    sys::modprobe(&["9p", "9pnet_virtio"]).explain(|| "9p is not there".into())?;
     let mut all: Vec<&Share> = shares.iter().collect();
     // Each directory before those in it.
     all.sort_by(|one, other| one.path.cmp(&other.path));

@@ -43,7 +43,13 @@ fn start() -> Result<()> {
         print(&format!("vshmem: the machine goes on without vshmem.ko: {why}"));
         guest.driver_failed(&why);
     }
-    if let Err(error) = files::share(guest.file_transport(), &settings.shares) {
+    let shared = match sys::modprobe(&["9p", "9pnet_virtio"]) {
+        _ if settings.shares.is_empty() => Ok(()),
+        loaded => loaded
+            .explain(|| "9p is not there".into())
+            .and_then(|()| files::share(guest.file_transport(), &settings.shares)),
+    };
+    if let Err(error) = shared {
         print(&format!("vshmem: the machine goes on without what the host shares: {error}"));
     }
     link(seed, &read(&seed.join(LINKS))?)?;

@@ -4,7 +4,7 @@ use super::up::check_image;
 use super::wait::wait;
 use super::{batches, claims, cluster, devices, placing, serving};
 use crate::boot::driver;
-use crate::boot::initramfs::Initramfs;
+use crate::boot::initramfs_files::Initramfs;
 use crate::boot::software::Software;
 use crate::error::{error, Error, Explain, Result};
 use crate::launcher::options::Progress;
@@ -72,7 +72,7 @@ pub fn restart_with(
         let transport = record.other_transport();
         launcher.software(transport, kernel, &driver, accel, &mut report)?
     };
-    let initramfs = Initramfs::write(cluster, &software)?;
+    let initramfs = Initramfs::write(cluster, &software, record.machines.iter().map(|it| &it.image))?;
     for &index in &indices {
         serving::sockets(launcher, &record, &record.machines[index].first_pools)?;
     }

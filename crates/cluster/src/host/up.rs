@@ -3,7 +3,7 @@
 use super::wait::wait;
 use super::{batches, claims, cluster, devices, made, placing, serving, users};
 use crate::boot::image::Image;
-use crate::boot::initramfs::Initramfs;
+use crate::boot::initramfs_files::Initramfs;
 use crate::boot::software::Software;
 use crate::description::machines::MAX_NAME;
 use crate::error::{error, Error, Result, OUR_FAILURE};
@@ -153,7 +153,8 @@ fn start(
         report(Progress::Warning(text));
     }
     let mut message = |text: &str| report(Progress::Message(text.into()));
-    let initramfs = Initramfs::write(&options.cluster, &software)?;
+    let initramfs =
+        Initramfs::write(&options.cluster, &software, options.machines.iter().map(|it| &it.image))?;
     let (count, plural) = (options.machines.len(), if options.machines.len() == 1 { "" } else { "s" });
     message(&format!("booting {count} machine{plural} {}", software.description));
     boot(launcher, options, how, started, (&software, &initramfs), report)?;

@@ -33,6 +33,7 @@ pub fn settings(launcher: &dyn Launcher, record: &Record, index: usize, networke
         hosts: if networked { hosts } else { vec![] },
         shares: record.shares.clone(),
         launcher: launcher.facts().name.into(),
+        slim: machine.image == Image::Slim,
         probe: false,
     }
 }
@@ -75,7 +76,7 @@ pub fn boot_failed(launcher: &dyn Launcher, record: &Record, index: usize, why: 
     let machine = &record.machines[index];
     let words = launcher.last_output(record, machine);
     error!("{} did not boot: {why}{words}", machine.name).hint(match machine.image {
-        Image::Host => launcher.facts().boot_hint,
+        Image::Host | Image::Slim => launcher.facts().boot_hint,
         Image::Own(_) => OWN_HINT,
     })
 }

@@ -5,7 +5,7 @@ use super::options::{Options, PoolOptions, Progress};
 use super::running::Running;
 use crate::boot::driver;
 use crate::boot::image::System;
-use crate::boot::initramfs::Initramfs;
+use crate::boot::initramfs_files::Initramfs;
 use crate::boot::software::Software;
 use crate::error::{Error, Result};
 use crate::placement::pages::Populated;

@@ -28,6 +28,8 @@ pub struct Settings {
     pub shares: Vec<Share>,
     /// The launcher that has started it.
     pub launcher: String,
+    /// It has its initramfs only, and not the host's root.
+    pub slim: bool,
     /// Only report that the machine boots.
     pub probe: bool,
 }
@@ -73,6 +75,9 @@ impl Settings {
             out.push_str(&format!(" vshmem.shares={}", share::encode(&self.shares)));
         }
         out.push_str(&format!(" vshmem.launcher={}", self.launcher));
+        if self.slim {
+            out.push_str(" vshmem.slim");
+        }
         if self.probe {
             out.push_str(" vshmem.probe");
         }
@@ -95,6 +100,7 @@ impl Settings {
                 "vshmem.hosts" => out.hosts = hosts(value).ok_or_else(bad)?,
                 "vshmem.shares" => out.shares = share::decode(value).ok_or_else(bad)?,
                 "vshmem.launcher" => out.launcher = value.into(),
+                "vshmem.slim" => out.slim = true,
                 "vshmem.probe" => out.probe = true,
                 _ => (),
             }
@@ -152,6 +158,7 @@ mod tests {
             hosts: vec![(0, "boss".into()), (3, "w3".into())],
             shares: vec![Share { path: "/a b".into(), writable: true }],
             launcher: "other".into(),
+            slim: true,
             probe: false,
         };
         let line = format!("quiet console=ttyS0 {} panic=-1\n", settings.to_command_line());

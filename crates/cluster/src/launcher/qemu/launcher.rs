@@ -219,7 +219,7 @@ fn start(
     let system = machine.image.system();
     let kernel = match system {
         None => {
-            let (software, initramfs) = (&options.software, &options.initramfs.0);
+            let (software, initramfs) = (&options.software, options.initramfs.of(&machine.image));
             Some(loaded(&software.image, Some(initramfs), &settings.to_command_line())?)
         }
         Some(system) => {

@@ -235,6 +235,7 @@ mod tests {
             hosts: vec![],
             shares: vec![],
             launcher: "qemu".into(),
+            slim: false,
             probe: false,
         };
         let spec = MachineSpec {

@@ -82,7 +82,7 @@ pub(crate) fn parse_verdict(text: &str, question: &str) -> Option<Accel> {
 /// Boots a machine on KVM whose first process reports that and turns it off.
 fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
     let initramfs = directory.join("initramfs");
-    initramfs::write(&initramfs, &[])?;
+    initramfs::write(&initramfs, &initramfs::build(&[])?)?;
     let (name, launcher) = ("probe".into(), NAME.into());
     let settings = Settings { name, uid: uid(), launcher, probe: true, ..Settings::default() };
     let spec = MachineSpec {

@@ -61,9 +61,9 @@ pub fn start(spec: &MachineSpec<'_>) -> Result<(Process, sandbox::KillGuard)> {
     sandbox::start(&sandbox::SandboxSpec {
         name: spec.title.clone(),
         own: FileTree::of(&own_files(&program))?,
-        shared: match spec.disks {
-            None => FileTree::of(&spec.settings.shares)?,
-            Some(_) => FileTree::only(&spec.settings.shares)?,
+        shared: match spec.disks.is_some() || spec.settings.slim {
+            false => FileTree::of(&spec.settings.shares)?,
+            true => FileTree::only(&spec.settings.shares)?,
         },
         program,
         arguments,

@@ -137,7 +137,7 @@ impl Launcher for Xen {
             name: name_of(record, &record.machines[index]),
             uuid: uuid.trim(),
             kernel: &options.software.image,
-            initramfs: &options.initramfs.0,
+            initramfs: options.initramfs.of(&Image::Host),
             settings: settings(&Xen, record, index, false).to_command_line(),
             cpus: record.machines[index].cpus,
             memory: record.machines[index].memory,

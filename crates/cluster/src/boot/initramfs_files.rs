@@ -1,0 +1,51 @@
+//! The initramfs files of a cluster.
+
+use super::image::Image;
+use super::initramfs::{build, write};
+use super::slim;
+use super::software::Software;
+use crate::error::Result;
+use crate::state::directories::cluster_directory;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The initramfs files of a cluster, removed when they are dropped.
+pub struct Initramfs {
+    usual: PathBuf,
+    slim: PathBuf,
+}
+
+impl Initramfs {
+    /// Writes those that machines with these images need. The caller has the cluster's lock.
+    pub fn write<'a>(
+        cluster: &str,
+        software: &Software,
+        mut images: impl Iterator<Item = &'a Image>,
+    ) -> Result<Initramfs> {
+        let directory = cluster_directory(cluster)?;
+        let written =
+            Initramfs { usual: directory.join("initramfs"), slim: directory.join("initramfs.slim") };
+        let modules = &software.kernel.modules;
+        write(&written.usual, &build(modules)?)?;
+        if images.any(|image| *image == Image::Slim) {
+            write(&written.slim, &slim::build(modules)?)?;
+        }
+        Ok(written)
+    }
+
+    /// That of machines with this image.
+    pub fn of(&self, image: &Image) -> &Path {
+        match image {
+            Image::Slim => &self.slim,
+            Image::Host | Image::Own(_) => &self.usual,
+        }
+    }
+}
+
+impl Drop for Initramfs {
+    fn drop(&mut self) {
+        for file in [&self.usual, &self.slim] {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
