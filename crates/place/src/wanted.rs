@@ -73,18 +73,18 @@ fn described(
     let description = file.description.clone().overridden_by(of_options);
     let (_, cluster) = description.resolve().map_err(|fault| file.explain(fault))?;
     let rules = cluster.placement.unwrap_or_default();
-    // Devices are those of this host.
-    let near = |wants: &[_]| if elsewhere { CpuSet::default() } else { near_devices(wants) };
-    let machines = cluster.machines.into_iter().map(|it| {
-        let near = near(&it.devices);
-        let page = it.pages.and_then(Pages::reserved).unwrap_or(0);
-        Machine { near, page, ..machine(it.name, it.cpus, it.memory, rules) }
-    });
     let mut taken = Taken::default();
     if !elsewhere {
         taken = taken_by_others(&cluster.cluster)?;
         taken.pages_left = pages_left_by_others(&cluster.cluster)?;
     }
+    // Devices are those of this host.
+    let near = |wants: &[_]| if elsewhere { CpuSet::default() } else { near_devices(wants) };
+    let machines = cluster.machines.into_iter().map(|it| {
+        let (near, page) = (near(&it.devices), page(it.pages, it.memory, cluster.pages.insist, &taken));
+        Machine { near, page, ..machine(it.name, it.cpus, it.memory, rules) }
+    });
+    let machines: Vec<_> = machines.collect();
     let notes = match file.description.placement {
         Some(_) => String::new(),
         None => format!(
@@ -92,7 +92,18 @@ fn described(
             path.display()
         ),
     };
-    Ok((machines.collect(), taken, notes))
+    Ok((machines, taken, notes))
+}
+
+/// The size of the reserved pages that a machine's memory comes in, or 0: where they are preferred, and there
+/// are too few on all nodes together, it comes in others.
+fn page(wanted: Option<Pages>, memory: u64, insist: Insist, taken: &Taken) -> u64 {
+    let Some(size) = wanted.and_then(Pages::reserved) else { return 0 };
+    let left = taken.pages_left.get(&size).map(|by_node| by_node.values().sum::<u64>());
+    match insist == Insist::Preferred && left.is_some_and(|left| left < memory) {
+        true => 0,
+        false => size,
+    }
 }
 
 /// What comes in on standard input.
@@ -105,4 +116,22 @@ fn requested() -> Result<Wanted> {
         return Err(error!("the request has version {}, and this program knows {VERSION}", request.version));
     }
     Ok(Wanted { machines: request.machines, taken: request.taken, notes: String::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_only_prefers_its_pages_does_without() {
+        let taken =
+            Taken { pages_left: [(2 << 20, [(0, 8 << 20), (1, 8 << 20)].into())].into(), ..Taken::default() };
+        let page = |memory, insist| page(Some(Pages::TwoMib), memory, insist, &taken);
+        assert_eq!(page(16 << 20, Insist::Preferred), 2 << 20);
+        assert_eq!(page(32 << 20, Insist::Preferred), 0);
+        assert_eq!(page(32 << 20, Insist::Strict), 2 << 20);
+        // Of other hosts it is not known.
+        assert_eq!(super::page(Some(Pages::OneGib), 1 << 40, Insist::Preferred, &taken), 1 << 30);
+        assert_eq!(super::page(Some(Pages::Transparent), 1 << 40, Insist::Strict, &taken), 0);
+    }
 }
