@@ -11,11 +11,15 @@ use std::collections::BTreeMap;
 /// The distances that ACPI has a place for, but for a node's to itself.
 const FAR: std::ops::RangeInclusive<u64> = 11..=254;
 
+/// Processors that a machine has room for. With at most one, TCG emulates locked instructions by plain loads and
+/// stores, which are not atomic between machines.
+fn room(cpus: u32) -> u32 {
+    cpus.max(2)
+}
+
 /// The value of `-smp`.
 pub fn processors(cpus: u32, guest: Option<&Guest>) -> String {
-    // With at most one processor, TCG emulates locked instructions by plain loads and stores, which are not
-    // atomic between machines.
-    let room = cpus.max(2);
+    let room = room(cpus);
     let topology = guest.map(|guest| {
         let cores = if room > cpus { room as usize } else { guest.cores };
         format!(",sockets={},cores={cores},threads={}", guest.sockets, guest.threads)
@@ -56,7 +60,12 @@ pub fn memory(bytes: u64, placed: Option<&Placed>, backing: &Backing) -> Vec<(&'
             true => CpuSet::default(),
             false => CpuSet::from_iter([node.host]),
         };
-        let cpus: String = node.vcpus.to_string().split(',').map(|range| format!(",cpus={range}")).collect();
+        // QEMU wants to know where each is that there is room for.
+        let cpus = placed.map_or(0, |placed| placed.vcpus.len()) as u32;
+        let spare = (cpus..room(cpus)).filter(|_| node.vcpus.contains(0));
+        let vcpus = node.vcpus.iter().chain(spare).collect::<CpuSet>().to_string();
+        let ranges = vcpus.split(',').filter(|range| !range.is_empty());
+        let cpus: String = ranges.map(|range| format!(",cpus={range}")).collect();
         // Where memory comes in large pages, there may be none for a node.
         let its = if node.memory > 0 { format!(",memdev={id}") } else { String::new() };
         if node.memory > 0 {
@@ -184,6 +193,13 @@ mod tests {
         assert_eq!(all[1], "node,nodeid=0,cpus=0-1,cpus=4,memdev=memory0");
         assert_eq!(all[3], "node,nodeid=1,cpus=2-3,memdev=memory1");
         assert_eq!(all[4..], ["dist,src=0,dst=1,val=254", "dist,src=1,dst=0,val=11"]);
+        let mut one = Placed { vcpus: vec!["7".parse().unwrap()], ..two.clone() };
+        for (node, vcpus) in one.guest.nodes.iter_mut().zip(["0", ""]) {
+            node.vcpus = vcpus.parse().unwrap();
+        }
+        let all = memory(6 << 20, Some(&one), &Backing::default());
+        assert_eq!(all[1].1, "node,nodeid=0,cpus=0-1,memdev=memory0", "with the one that there is room for");
+        assert_eq!(all[3].1, "node,nodeid=1,memdev=memory1", "memory without processors");
         let anywhere = Placed { nodes: CpuSet::default(), ..two.clone() };
         let anywhere = memory(6 << 20, Some(&anywhere), &Backing::default());
         assert!(!anywhere[0].1.contains("host-nodes"), "{anywhere:?}");
