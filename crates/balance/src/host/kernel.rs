@@ -7,23 +7,18 @@ use std::path::Path;
 /// Where it is turned on and off.
 pub const FILE: &str = "/proc/sys/kernel/numa_balancing";
 
-/// Turns it off. Returns what to write there to turn it on again; `None` if it was off, or this kernel has
-/// none.
-///
-/// # Errors
-/// It is on, and this user must not turn it off.
-pub fn off(file: &Path) -> io::Result<Option<String>> {
-    let was = fs::read_to_string(file).unwrap_or_default().trim().to_owned();
-    if was.is_empty() || was == "0" {
-        return Ok(None);
-    }
-    fs::write(file, "0")?;
-    Ok(Some(was))
+/// What it is set to; `None` if it is off, or this kernel has none.
+pub fn setting(file: &Path) -> Option<String> {
+    let is = fs::read_to_string(file).unwrap_or_default().trim().to_owned();
+    (!is.is_empty() && is != "0").then_some(is)
 }
 
-/// Has it as it was.
-pub fn restore(file: &Path, was: &str) -> io::Result<()> {
-    fs::write(file, was)
+/// Sets it.
+///
+/// # Errors
+/// This user must not.
+pub fn set(file: &Path, to: &str) -> io::Result<()> {
+    fs::write(file, to)
 }
 
 #[cfg(test)]
@@ -31,17 +26,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_off_for_a_while() {
+    fn it_is_on_unless_it_is_0() {
         let file = std::env::temp_dir().join(format!("vshmem-balancing-{}", std::process::id()));
-        assert_eq!(off(&file).unwrap(), None);
-        for (text, was) in [("0\n", None), ("1\n", Some("1")), ("3\n", Some("3"))] {
-            fs::write(&file, text).unwrap();
-            assert_eq!(off(&file).unwrap().as_deref(), was);
-            assert_eq!(fs::read_to_string(&file).unwrap().trim(), "0");
-            if let Some(was) = was {
-                restore(&file, was).unwrap();
-                assert_eq!(fs::read_to_string(&file).unwrap(), was);
-            }
+        assert_eq!(setting(&file), None);
+        for (text, is) in [("0\n", None), ("1\n", Some("1")), ("3\n", Some("3"))] {
+            set(&file, text).unwrap();
+            assert_eq!(setting(&file).as_deref(), is);
         }
         fs::remove_file(&file).unwrap();
     }

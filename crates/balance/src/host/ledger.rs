@@ -86,11 +86,15 @@ impl Ledger {
 
     /// Turns the kernel's own balancing off, and writes down that it was on.
     pub fn turn_kernel_off(&mut self, file: &Path) -> Result<()> {
-        let was = kernel::off(file)
-            .map_err(|why| error!("the kernel's own NUMA balancing is on, and can't be turned off: {why}"))?;
-        if was.is_some() && self.written.numa_balancing.is_none() {
-            self.written.numa_balancing = was;
+        let Some(was) = kernel::setting(file) else { return Ok(()) };
+        if self.written.numa_balancing.is_none() {
+            self.written.numa_balancing = Some(was);
             stored::write(&self.path, &self.written)?;
+        }
+        if let Err(why) = kernel::set(file, "0") {
+            self.written.numa_balancing = None;
+            stored::write(&self.path, &self.written)?;
+            return Err(error!("the kernel's own NUMA balancing is on, and can't be turned off: {why}"));
         }
         Ok(())
     }
@@ -99,7 +103,8 @@ impl Ledger {
     pub fn undo(&mut self) -> (usize, Vec<String>) {
         let (mut count, mut failures) = (0, Vec::new());
         for changed in std::mem::take(&mut self.written.threads) {
-            if !changed.process.alive() {
+            // A thread that has ended may have left its number to anybody's.
+            if !changed.process.alive() || !threads::is_of(changed.process.pid, changed.thread) {
                 continue;
             }
             match threads::allow(changed.thread, &changed.processors) {
@@ -108,7 +113,7 @@ impl Ledger {
             }
         }
         if let Some(was) = self.written.numa_balancing.take() {
-            if let Err(why) = kernel::restore(Path::new(kernel::FILE), &was) {
+            if let Err(why) = kernel::set(Path::new(kernel::FILE), &was) {
                 failures.push(format!("the kernel's own NUMA balancing stays off ({}): {why}", kernel::FILE));
             }
         }
@@ -152,9 +157,36 @@ mod tests {
         assert_eq!(second.written.threads.len(), 1);
         assert_eq!(second.undo(), (1, vec![]));
         assert_eq!(threads::allowed(thread).unwrap().unwrap(), all);
+        // A thread of another process, which has the number now.
+        let changed = Changed { process, thread: std::process::id() as i32, processors: all };
+        second.written.threads.push(changed);
+        assert_eq!(second.undo(), (0, vec![]));
         drop(second);
         assert!(!directory.exists(), "nothing is left");
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn the_kernels_balancing_is_written_down_before_it_is_off() {
+        let directory = std::env::temp_dir().join(format!("vshmem-ledger-off-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let file = directory.join("numa_balancing");
+        fs::write(&file, "1\n").unwrap();
+        let mut ledger = Ledger::at(&directory).unwrap();
+        ledger.turn_kernel_off(&file).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "0");
+        let written: Written = stored::read(&ledger.path, VERSION, "").unwrap().unwrap();
+        assert_eq!(written.numa_balancing.as_deref(), Some("1"));
+        // Turned on by somebody else meanwhile: what it was at first is what comes back.
+        fs::write(&file, "2\n").unwrap();
+        ledger.turn_kernel_off(&file).unwrap();
+        assert_eq!(ledger.written.numa_balancing.as_deref(), Some("1"));
+        // Where it can't be turned off there is nothing to undo.
+        ledger.written.numa_balancing = None;
+        let unwritable = Path::new("/proc/version");
+        assert!(ledger.turn_kernel_off(unwritable).is_err());
+        assert_eq!(ledger.written.numa_balancing, None);
+        fs::remove_dir_all(&directory).unwrap();
     }
 }

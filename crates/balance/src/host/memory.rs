@@ -216,7 +216,7 @@ nonsense
     }
 
     /// On a host with one node: what is there already is not moved, and what is said to be elsewhere is not
-    /// there. tests/numa.rs moves pages where there are two.
+    /// there. Pages are moved by a test of machines in a machine with two.
     #[test]
     fn pages_are_located() {
         const SIZE: usize = 32 << 20;

@@ -2,6 +2,7 @@
 
 use rustix::io::Errno;
 use std::io;
+use std::path::Path;
 use vshmem_cluster::affinity;
 
 /// The processors that a thread may run on; `None` if there is no such thread.
@@ -19,6 +20,11 @@ pub fn allow(thread: i32, processors: &[u32]) -> io::Result<()> {
         Err(Errno::SRCH) => Ok(()),
         done => Ok(done?),
     }
+}
+
+/// Whether a thread is one of that process.
+pub fn is_of(process: i32, thread: i32) -> bool {
+    Path::new(&format!("/proc/{process}/task/{thread}")).exists()
 }
 
 #[cfg(test)]
