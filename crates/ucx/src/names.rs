@@ -1,4 +1,4 @@
-//! The functions with UCX's names, as UCX 1.13 to 1.20 declare them (`ucs/sys/uid.h`, `ucs/sys/sys.h` and
+//! The functions with UCX's names, as UCX 1.13 to 1.22 declare them (`ucs/sys/uid.h`, `ucs/sys/sys.h` and
 //! `ucp/api/ucp.h`).
 
 use crate::next;
