@@ -28,8 +28,9 @@ wheel_of_mpi4py() {
 # finds mpi4py and that MPI
 choose_mpi4py() {
     local version=$NEWEST_MPI4PY wheel=$MPI_CACHE/mpi4py-wheel-$NEWEST_MPI4PY abi=mpich libraries
-    mpi4py_variables=()
     if [ "$1" = openmpi ]; then
+        # Its own way to open a file wants a second one beside it, which other users can't open.
+        mpi4py_variables=(OMPI_MCA_io=romio321)
         version=$(/usr/bin/python3 -c 'import mpi4py; print(mpi4py.__version__)' 2>"$work/pip") || return
     else
         wheel_of_mpi4py || return
@@ -58,4 +59,38 @@ mpi4py() {
     LIMIT=$limit code "$1: mpi4py's own tests pass, ${*:3}" 0 vshmem mpirun ${MPIRUN:-} -n "$2" \
         "${options[@]}" /usr/bin/python3 "$mpi4py_tests" --no-builddir -e test_io "${@:3}"
     contains "$1: on all $2 ranks" "[$(($2 - 1))@vm$(($2 - 1))]" "$(cat "$work/out")"
+}
+
+# on_one_kernel MPI: the words that start four ranks on this host, by that MPI's own transports. Those of
+# Debian's MPICH would never leave a processor to each other.
+on_one_kernel() {
+    local yielding=(LD_PRELOAD="$(dirname "$VSHMEM_LIB")/libvshmem_ucx.so" VSHMEM_UCX_YIELD=1)
+    local root=(env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
+    case $1 in
+    mpich) echo env "${yielding[@]}" mpiexec.mpich -launcher fork -n 4 ;;
+    mpich5) echo "$MPI_CACHE"/mpich-*/bin/mpiexec -launcher fork -n 4 ;;
+    openmpi) echo "${root[@]}" mpiexec.openmpi --oversubscribe -n 4 ;;
+    openmpi5) echo "${root[@]}" "$MPI_CACHE"/openmpi-*/bin/mpiexec --oversubscribe -n 4 ;;
+    esac
+}
+
+# whole_mpi4py MPI: all of its own tests by four ranks, file by file, on one kernel and in four machines. Each
+# must come to the same in each rank.
+whole_mpi4py() {
+    local record=$MPI_FILES/mpi4py/$1 parts=$MPI_HERE/mpi4py/parts.py python=/usr/bin/python3
+    local but=(--but "$MPI_HERE/mpi4py/exceptions.txt" "$1") variable options=() chosen one
+    choose_mpi4py "$1" || {
+        echo "skip    mpi4py's tests can't be had for $1: $(tail -n 1 "$work/pip" | cut -c1-200)"
+        return
+    }
+    for variable in "${mpi4py_variables[@]}"; do options+=(-x "$variable"); done
+    chosen=("${but[@]}" --tests "$(dirname "$mpi4py_tests")" --ranks 4)
+    chosen+=(--budget "${MPI4PY_SECONDS:-300}" --files "${MPI4PY_FILES:-}" ${MPI4PY_RESUME:+--resume})
+    read -ra one <<<"$(on_one_kernel "$1")"
+    mkdir -p "$record"
+    holds "$1: mpi4py's own tests run on one kernel" $python "$parts" run "${chosen[@]}" "$record/one" \
+        env "${mpi4py_variables[@]}" "${one[@]}" $python
+    holds "$1: and in four machines" $python "$parts" run "${chosen[@]}" "$record/four" \
+        "$VSHMEM_BIN" mpirun -n 4 "${options[@]}" $python
+    holds "$1: and come to the same" $python "$parts" compare "${but[@]}" "$record/one" "$record/four"
 }
