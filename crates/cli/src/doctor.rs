@@ -305,7 +305,7 @@ fn in_machines(doctor: &Doctor) -> Result<u8> {
         if several {
             print(&format!("{name}:\n"))?;
         }
-        let location = Location::Machine(Box::new(record.clone()), machine);
+        let location = Location::Machine(Box::new(record.clone()), Box::new(machine));
         let mut job = Job::new(location, name, &[], None, Identity::parse("root")?);
         job.request.argv = std::iter::once(program.clone().into()).chain(words.iter().cloned()).collect();
         let job = if asks { job.with_terminal()? } else { job };

@@ -35,7 +35,7 @@ fn job_in(cluster: &args::ClusterArg, machine: String, how: &args::How) -> Resul
     let (record, machines) = find(&cluster.cluster, &[machine])?;
     let machine = machines.into_iter().next().expect("find returns what it was asked for");
     let label = machine.name.clone();
-    let location = Location::Machine(Box::new(record), machine);
+    let location = Location::Machine(Box::new(record), Box::new(machine));
     Ok(Job::new(location, label, &changes(how)?, how.cwd.as_deref(), identity(how)?))
 }
 
@@ -104,7 +104,7 @@ fn in_machine(record: &Record, machines: &[Machine], i: usize, count: usize) -> 
     } else {
         machine.name.clone()
     };
-    (label, Location::Machine(Box::new(record.clone()), machine))
+    (label, Location::Machine(Box::new(record.clone()), Box::new(machine)))
 }
 
 /// The value of `LD_PRELOAD`: the library, and then what was preloaded before.

@@ -85,7 +85,7 @@ fn machines(cluster: &args::ClusterArg, named: &[Named], pool: Option<&str>) -> 
             pool,
             ranks: 0,
             slots: named.and_then(|named| named.slots).unwrap_or(machine.cpus.max(1)),
-            location: Location::Machine(Box::new(record.clone()), machine),
+            location: Location::Machine(Box::new(record.clone()), Box::new(machine)),
         }
     };
     Ok(machines.into_iter().enumerate().map(host).collect())

@@ -316,7 +316,7 @@ pub fn tell_hosts(cluster: &str, but: &[String], report: &mut dyn FnMut(Progress
         .map(|machine| {
             let (network, hosts) = network_of(&record, machine.index);
             let text = hosts_file(&machine.name, Some(network), &hosts);
-            let location = Location::Machine(Box::new(record.clone()), machine.clone());
+            let location = Location::Machine(Box::new(record.clone()), Box::new(machine.clone()));
             let mut job = Job::new(location, machine.name.clone(), &[], Some(Path::new("/")), root.clone());
             // It is no business of the machines what is set here.
             job.request.env = vec![("PATH".into(), "/usr/bin:/bin".into())];

@@ -368,7 +368,7 @@ mod tests {
         let record = record();
         let job = |number: usize| {
             let machine = record.machines[number % 2].clone();
-            let location = Location::Machine(Box::new(record.clone()), machine);
+            let location = Location::Machine(Box::new(record.clone()), Box::new(machine));
             Job { location, label: "p".into(), request: Start::default() }
         };
         let many: Vec<_> = (0..2048).map(job).collect();
@@ -390,7 +390,7 @@ mod tests {
     fn a_machine_that_takes_nothing_is_sent_no_more() {
         let (stream, _agent) = std::os::unix::net::UnixStream::pair().expect("sockets");
         let record = record();
-        let location = Location::Machine(Box::new(record.clone()), record.machines[0].clone());
+        let location = Location::Machine(Box::new(record.clone()), Box::new(record.machines[0].clone()));
         let request = Start { argv: vec!["x".repeat(1 << 20).into()], stdin: true, ..Start::default() };
         let job = Job { location: location.clone(), label: "p".into(), request };
         let mut group = Group::default();

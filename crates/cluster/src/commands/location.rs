@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone)]
 pub enum Location {
     /// In a machine.
-    Machine(Box<Record>, Machine),
+    Machine(Box<Record>, Box<Machine>),
     /// On this kernel.
     Local,
     /// Where a command reaches, as in a container.
