@@ -78,7 +78,7 @@ test-kvm: ## all tests of machines on KVM; where there is none, in an emulated m
 	@$(MAKE) --no-print-directory build
 	@tests/kvm/run.sh $(CASES) || [ $$? -eq 77 ]
 
-test-devices: ## machines that have devices for themselves, in an emulated machine with an IOMMU and drives (ten minutes)
+test-devices: ## machines that have devices for themselves, in an emulated machine with an IOMMU and drives (slow)
 	@scripts/prepare.sh --install build kvm
 	@$(MAKE) --no-print-directory build
 	@tests/devices/run.sh || [ $$? -eq 77 ]

@@ -5,8 +5,8 @@
 #
 #   tests/devices/run.sh
 #
-# VSHMEM_BIN and VSHMEM_LIB name the command and the library, as for tests/machines/run.sh. Takes ten minutes.
-# Ends with "N passed, N failed". Status 77: Debian's kernel can't be had, and it is said why.
+# VSHMEM_BIN and VSHMEM_LIB name the command and the library, as for tests/machines/run.sh. Takes half an hour
+# if others are busy. Ends with "N passed, N failed". Status 77: no kernel can be had, and it is said why.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
