@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
 # What only KVM does: rings that go from kernel to kernel past QEMU, pools with doorbells that are taken away,
-# memory types, processors that are taken away from a machine or move to another core. Two machines.
+# memory types, processors that are taken away from a machine or move to another core. And a machine's memory
+# on a node far from its processor, as the emulated machine with KVM has one. Two machines.
 
 pool=kvm-$VSHMEM_CLUSTER
 others=()
@@ -12,7 +13,16 @@ clean_up() {
 
 cc -O1 -Wall -Wextra -o "$work/woken" "$programs/woken.c" &&
     cc -O1 -Wall -Wextra -o "$work/memory" "$MACHINES_ROOT/tests/kvm/memory.c" || exit 1
-if ! LIMIT=300 vshmem up -n 2 --no-net --doorbell --spare-pools 2 --largest-pool 64M >"$work/up" 2>&1; then
+# A node without processors, from which the machines have their memory then.
+far=
+for node in /sys/devices/system/node/node[0-9]*; do
+    [ -n "$(cat "$node/cpulist" 2>/dev/null || echo none)" ] || far=${node##*node}
+done
+printf '#!/bin/sh\nexec %s "%s" "$@"\n' "${far:+/usr/bin/python3 $MACHINES_ROOT/tests/kvm/prefer.py $far}" \
+    "$VSHMEM_BIN" >"$work/far"
+chmod +x "$work/far"
+if ! VSHMEM_BIN=$work/far LIMIT=300 vshmem up -n 2 --no-net --doorbell --spare-pools 2 --largest-pool 64M \
+    >"$work/up" 2>&1; then
     failed "machines come up on KVM" "$(cat "$work/up")"
     exit 1
 fi
@@ -112,4 +122,30 @@ else
 fi
 kill "${others[@]}"
 others=()
+
+# Memory follows a processor that can't come to it.
+far_pages() { # far_pages VM: of its own memory that are there, of 4 KiB
+    awk -v on="^N$far=" '/file=/ && !/file=\/memfd:/ { next }
+        { size = 4 } match($0, /kernelpagesize_kB=[0-9]+/) { size = substr($0, RSTART + 18, RLENGTH - 18) }
+        { for (i = 3; i <= NF; i++) if ($i ~ on) pages += substr($i, length(on)) * size / 4 }
+        END { print pages + 0 }' "/proc/$(qemu "$1")/numa_maps"
+}
+few_are_far() { [ "$(far_pages vm0)" -lt $((before / 4)) ]; }
+if [ -n "$far" ]; then
+    before=$(far_pages vm0)
+    equal "a machine's memory is far from its processor ($before pages)" yes \
+        "$([ "$before" -gt 10000 ] && echo yes)"
+    vshmem exec vm0 -- sh -c 'while :; do :; done' >"$work/out" 2>&1 &
+    others=($!)
+    "${VSHMEM_BIN%/*}/vshmem-balance" --explain >"$work/balanced" 2>&1 &
+    others+=($!)
+    WITHIN=120 eventually "vshmem balance moves it while the machine works" few_are_far
+    contains "and says so" "vm0: " "$(grep "of memory from node $far to node" "$work/balanced")"
+    kill "${others[@]}"
+    others=()
+    code "the machine has noticed nothing" 0 vshmem exec vm0 -- true
+    echo "        $before pages before, $(far_pages vm0) after; $(grep -c 'of memory' "$work/balanced") moves"
+else
+    echo "skip    memory that is far from processors: each memory node has some"
+fi
 vshmem down >"$work/out" 2>&1

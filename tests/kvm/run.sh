@@ -9,6 +9,7 @@
 # QEMU emulates AMD's virtualization (SVM) with nested paging, so that in a machine of `vshmem up` the real
 # KVM runs, with machines of its own: a hundred times slower than on a processor, but with the same code. The
 # emulated machine has one processor: with two, QEMU's SVM (7.2 to 10.0) ends the machines in it by chance.
+# It has two memory nodes, the second one without a processor.
 # VSHMEM_TEST_NESTED=1 takes that way also where KVM works.
 #
 # VSHMEM_BIN and VSHMEM_LIB name the command and the
@@ -73,10 +74,27 @@ echo "hostname kvm-host" >>"$work/load.sh"
         -p $built
 done
 
+# Nodes are made by placement, as on a host that has two.
+mkdir "$work/placed"
+cp "$VSHMEM_BIN" "$VSHMEM_LIB" "$work/placed"
+half=$((2 << 30))
+cat >"$work/answer" <<JSON
+{"version": 1, "topology": "faked", "machines": [{"name": "vm0", "memory": $((2 * half)),
+  "rules": {"policy": "unpinned", "cores": "preferred", "memory": "preferred", "smt": false,
+    "reserve_cores": 0},
+  "vcpus": ["0"], "emulator": "0", "nodes": "",
+  "guest": {"sockets": 1, "cores": 1, "threads": 1, "nodes": [
+    {"vcpus": "0", "memory": $half, "host": 0, "distances": [10, 21]},
+    {"vcpus": "", "memory": $half, "host": 0, "distances": [21, 10]}]},
+  "why": [], "fallbacks": []}]}
+JSON
+printf '#!/bin/sh\ncat >/dev/null\ncat "%s"\n' "$work/answer" >"$work/placed/vshmem-place"
+chmod +x "$work/placed/vshmem-place"
+
 echo "== in an emulated machine with KVM"
 cache=${VSHMEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vshmem}
-"$VSHMEM_BIN" up -c "$cluster" -n 1 --cpus 1 --memory 4G --pool-size 1M --no-net --no-doorbell --accel tcg \
-    --kernel "$kernel" \
+"$work/placed/vshmem" up -c "$cluster" -n 1 --cpus 1 --memory 4G --placement unpinned --pool-size 1M \
+    --no-net --no-doorbell --accel tcg --timeout 600 --kernel "$kernel" \
     --share "$root" --share "$target" --share "$(dirname "$VSHMEM_BIN")" --share "$(dirname "$VSHMEM_LIB")" \
     --share "$cache" --share "$work" 2>"$work/up" || {
     cat "$work/up"
