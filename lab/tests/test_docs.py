@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes import OURS, THEIRS, Fake, Silent, about, all_fake, case, finder
-from vshmem_lab import paths
+from vshmem_lab import analysis, paths
 from vshmem_lab.driver import Driver
 from vshmem_lab.model import Contender, Failed, Missing
 from vshmem_lab.report import docs
@@ -62,6 +62,18 @@ def test_every_table_of_the_documentation_is_what_its_result_says() -> None:
 
 def test_the_readme_is_among_the_pages() -> None:
     assert {"README.md", "guide-mpi.md"} <= {page.name for page in docs.pages()}
+
+
+KEPT = re.compile(r"^\| `(\w+)` \| \[\S+\]\(\.\./docs/results/(\S+)/report\.txt\)", re.MULTILINE)
+
+
+def test_kept_runs_are_those_that_the_lab_names() -> None:
+    named = KEPT.findall((paths.LAB / "README.md").read_text())
+    for suite, folder in named:
+        run = analysis.load(paths.ROOT / docs.RESULTS / folder)
+        assert {table.suite for table in run.tables} == {suite}
+    folders = {path.name for path in (paths.ROOT / docs.RESULTS).iterdir() if path.is_dir()}
+    assert folders == {folder for _, folder in named}
 
 
 def test_the_table_of_rivals_that_the_lab_describes_can_be_made() -> None:
