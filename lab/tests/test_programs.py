@@ -154,7 +154,7 @@ def test_where_processors_sit(other: int, said: str) -> None:
 
 
 def test_each_contender_has_a_runner_and_each_limit_a_contender() -> None:
-    with Runners((0, 1), 1) as runners:
+    with Runners((0, 1), 1, 1) as runners:
         for found in (one for suite in SUITES.values() for one in suite):
             names = {contender.name for contender in found.contenders}
             assert len(names) == len(found.contenders), found.label

@@ -43,7 +43,7 @@ def left_in_shared_memory() -> set[str]:
 def measured(folder: Path, cases: Sequence[Case], repetitions: int = 2) -> analysis.Run:
     """A run of these cases by the real runners."""
     kept = Store.create(folder, about(cases, repetitions))
-    with Runners(pair(), repetitions) as runners:
+    with Runners(pair(), repetitions, 0.02) as runners:
         Driver(runners.find, kept, repetitions, 0.02, Silent()).run(cases)
     return analysis.load(folder)
 

@@ -192,7 +192,7 @@ def test_xen_lines() -> None:
 
 def test_a_boot_of_xen_measures_for_all_cases(script: Path) -> None:
     script.write_text(f"#!/bin/sh\necho >>{script}.boots; cat <<'E'\n{MEASURED}E\n")
-    domains = xen.Domains(2)
+    domains = xen.Domains(2, 1)
 
     def measured(case: str, contender: str, size: int = 0) -> float:
         found = next(
@@ -218,9 +218,8 @@ def test_a_machine_with_xen_that_hangs_is_ended(script: Path, tmp_path: Path, mo
         f"#!/bin/bash\ntrap 'exit 1' TERM\nsleep 98 | (echo $BASHPID >{tmp_path}/it; cat)\n"
     )
     monkeypatch.setattr(xen, "LIMIT", 1)
-    turn = Turn(SUITES["xen"][0], SUITES["xen"][0].contenders[0], 0)
     with pytest.raises(Failed, match="did not end within 1 s"):
-        xen.Domains(1).measure([turn], 1)
+        xen.Domains(1, 1)
     pid = int((tmp_path / "it").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -87,7 +87,7 @@ def _play(progress: Progress, folder: Path) -> None:
         "complete": True,
     }
     store = Store.create(folder, about)
-    with Runners(topology.pair(), REPETITIONS) as runners:
+    with Runners(topology.pair(), REPETITIONS, SECONDS) as runners:
         progress.say("booting two virtual machines that share one pool: vshmem up -n 2")
         machines = runners.machines()
         progress.say(f"they are up ({machines.booted_in:.1f} s)")

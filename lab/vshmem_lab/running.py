@@ -93,8 +93,8 @@ def _measure(plan: Plan, store: Store, about: dict) -> int:
     total = sum(1 if case.once else plan.repetitions for case in cases)
     handler = signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED + 13))
     try:
-        with Runners(plan.processors, plan.repetitions, before) as runners, Steps(total) as steps:
-            times = (plan.repetitions, plan.seconds)
+        times = (plan.repetitions, plan.seconds)
+        with Runners(plan.processors, *times, before) as runners, Steps(total) as steps:
             Driver(runners.find, store, *times, steps, until).run(cases)
     except KeyboardInterrupt:
         print(

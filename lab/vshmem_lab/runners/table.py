@@ -31,8 +31,14 @@ INTERVAL = 100_000
 class Runners:
     """`with Runners(...) as r`: `r.find(name)` gives a runner; nothing is left of them after it."""
 
-    def __init__(self, pair: tuple[int, int], repetitions: int, before: Path | None = None) -> None:
-        self._pair, self._repetitions, self._before = pair, repetitions, before
+    def __init__(
+        self,
+        pair: tuple[int, int],
+        repetitions: int,
+        seconds: float,
+        before: Path | None = None,
+    ) -> None:
+        self._pair, self._before = pair, before
         self._stack = ExitStack()
         self._pools: dict[str, dict[str, str]] = {}
         self._machines: dict[tuple[int, int, machines.Kind | None], machines.Machines] = {}
@@ -65,7 +71,7 @@ class Runners:
             "vsock between machines": machines.vsock,
             "network": lambda: machines.Network(self.machines()),
             "wakeup": lambda: machines.Wakeup(self.machines()),
-            "Xen": lambda: xen.Domains(repetitions),
+            "Xen": lambda: xen.Domains(repetitions, seconds),
             **mpi.runners(self.machines, pair),
             **environments.runners(self.machines, pair, self._podman, self._xen),
             **dwarfs.runners(self.machines, pair, lambda: self._pool("vshmem"), self._enclosed),

@@ -38,34 +38,32 @@ def parse(said: str) -> Samples:
 
 
 class Domains:
-    """The machine with Xen. It measures everything at its first turn, also for later ones."""
+    """The machine with Xen. It measures everything at once, for so many repetitions."""
 
     most = 64
 
-    def __init__(self, repetitions: int) -> None:
-        self._repetitions = repetitions
+    def __init__(self, repetitions: int, seconds: float) -> None:
         self._samples: Samples = {}
         # Cases may show the same; each goes through the readings by itself.
         self._shown: Counter[tuple[str, ...]] = Counter()
+        self._play(repetitions, max(seconds, 1))
 
     def measure(self, turns: Sequence[Turn], seconds: float) -> list[Reading]:
         """The next reading of each turn's place, method and size."""
-        return [self._next(turn, max(seconds, 1)) for turn in turns]
+        return [self._next(turn) for turn in turns]
 
-    def _next(self, turn: Turn, seconds: float) -> Reading:
+    def _next(self, turn: Turn) -> Reading:
         words = [word.format(size=turn.size) for word in turn.contender.words]
         key = (turn.case.environment.removeprefix("Xen "), *words)
         at = self._shown[turn.case.name, *key]
-        if at >= len(self._samples.get(key, [])):
-            self._play(seconds)
         if at >= len(self._samples.get(key, [])):
             raise Failed(f"The machine with Xen did not measure {' '.join(key)}.")
         self._shown[turn.case.name, *key] += 1
         return self._samples[key][at]
 
-    def _play(self, seconds: float) -> None:
+    def _play(self, repetitions: int, seconds: float) -> None:
         script = xen_script.script()
-        settings = {"XEN_RUNS": str(self._repetitions), "XEN_SECONDS": str(seconds)}
+        settings = {"XEN_RUNS": str(repetitions), "XEN_SECONDS": str(seconds)}
         process = subprocess.Popen(
             [str(script), "papers"],
             env={**os.environ, **settings},
