@@ -1,7 +1,4 @@
-"""Has a command take its memory from a memory node of this host as long as that has any.
-
-    prefer.py NODE COMMAND...
-"""
+"""prefer.py NODE COMMAND...: the command takes its memory from that node as long as it has any."""
 
 import ctypes
 import os
