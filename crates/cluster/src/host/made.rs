@@ -47,6 +47,9 @@ pub fn back(
         return Ok(());
     }
     let reference = made.path.to_string_lossy().into_owned();
+    if wanted.reserve && !options.pages.prealloc && !is_large && made.node.is_none() {
+        return reserve(&reference, UNRESERVED);
+    }
     if fill {
         check_room(&reference, UNRESERVED)?;
     }

@@ -238,6 +238,11 @@ impl Job<'_> {
         let Wanted { name, node, pages, .. } = self.wanted;
         let from = node.map_or(String::new(), |node| format!(" from {node}"));
         let kind = pages.map_or(String::new(), |pages| format!(" in {pages}"));
+        let why = match why.raw_os_error() {
+            // As a file system says that it is full, and a page table that there is no memory.
+            Some(libc::EFAULT | libc::ENOMEM) => "there is no more memory for it".into(),
+            _ => why.to_string(),
+        };
         let (had, all) = (self.todo.done.load(Ordering::Relaxed), self.mapping.length);
         error!(
             "the pool {name} got {} of its {}{kind}{from}: {why}",
