@@ -162,7 +162,7 @@ for name in "$@"; do rm -f "$logs/$name.verdict"; done
 beside=
 if [ "$lane" = all ] && [ "$(nproc)" -gt 1 ]; then
     # Processors are shared out by session (sched(7), autogroups): nice counts only within one.
-    setsid sh -c '{ echo 19 >/proc/self/autogroup; } 2>/dev/null; exec nice -n 19 scripts/test.sh --beside' \
+    setsid sh -c '{ echo 10 >/proc/self/autogroup; } 2>/dev/null; exec nice -n 19 scripts/test.sh --beside' \
         </dev/null &
     beside=$!
     trap 'kill -TERM -- "-$beside" 2>/dev/null' EXIT
