@@ -64,11 +64,13 @@ def test_the_readme_is_among_the_pages() -> None:
     assert {"README.md", "guide-mpi.md"} <= {page.name for page in docs.pages()}
 
 
-KEPT = re.compile(r"^\| `(\w+)` \| \[\S+\]\(\.\./docs/results/(\S+)/report\.txt\)", re.MULTILINE)
+ROW = re.compile(r"^\| `(\w+)` \|(.*\(\.\./docs/results/\S+/report\.txt\).*)\|$", re.MULTILINE)
+KEPT = re.compile(r"\(\.\./docs/results/(\S+?)/report\.txt\)")
 
 
 def test_kept_runs_are_those_that_the_lab_names() -> None:
-    named = KEPT.findall((paths.LAB / "README.md").read_text())
+    page = (paths.LAB / "README.md").read_text()
+    named = [(suite, folder) for suite, row in ROW.findall(page) for folder in KEPT.findall(row)]
     for suite, folder in named:
         run = analysis.load(paths.ROOT / docs.RESULTS / folder)
         assert {table.suite for table in run.tables} == {suite}
@@ -80,7 +82,7 @@ def test_the_table_of_rivals_that_the_lab_describes_can_be_made() -> None:
     page = (paths.LAB / "README.md").read_text()
     (asked,) = re.findall(r"<!-- lab DATE-rivals rivals by contender\n(.*?)-->", page, re.DOTALL)
     sizes = {one.name: one.sizes for one in SUITES["rivals"]}
-    for name, length in (docs.ROW.match(line).groups() for line in asked.splitlines()):
+    for name, _, length in (docs.ROW.match(line).groups() for line in asked.splitlines()):
         assert size(length) in sizes[name]
 
 
@@ -193,6 +195,22 @@ def test_a_table_by_contender_says_what_they_lack_and_which_are_better(tmp_path:
     assert "| slow | 1 µs | 1 µs | s |" in text
     assert "| gone | missing |  | all |" in text
     assert "Missing: gone: It is not installed." in text
+
+
+def test_cases_of_one_name_are_told_apart_by_their_environments(tmp_path: Path) -> None:
+    here, there = case(), dataclasses.replace(case(), environment="Xen there")
+    store = Store.create(tmp_path / "run", about([here, there]))
+    Driver(all_fake(), store, 2, 0.1, Silent()).run([here, there])
+    docs.keep(tmp_path / "run", "once", tmp_path)
+    page = tmp_path / "docs" / "page.md"
+    rows = "ping in Xen there\nping in native\n"
+    page.write_text(f"<!-- lab once toys\n{rows}-->\n<!-- lab end -->\n")
+    docs.fill(tmp_path)
+    shown = re.findall(r"^\| (ping[^|]*) \|", page.read_text(), re.MULTILINE)
+    assert shown == ["ping, Xen there", "ping, native"]
+    page.write_text(page.read_text().replace("in native", "in vain"))
+    with pytest.raises(Failed, match="no ping in vain"):
+        docs.fill(tmp_path)
 
 
 def test_a_number_that_was_changed_is_found(root: Path) -> None:

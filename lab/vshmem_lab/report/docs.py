@@ -3,7 +3,7 @@
 A page says which rows it wants of which result, and has the table up to the end mark:
 
     <!-- lab RESULT SUITE
-    CASE[, SIZE]
+    CASE[ in ENVIRONMENT][, SIZE]
     -->
     <!-- lab end -->
 
@@ -30,7 +30,7 @@ RESULTS = Path("docs") / "results"
 MARKED = re.compile(
     r"(<!-- lab (\S+) (\S+)( by contender)?\n(.*?)-->\n).*?(<!-- lab end -->)", re.DOTALL
 )
-ROW = re.compile(r"(.*?)(?:, (\d+[KM]?))?$")
+ROW = re.compile(r"(.*?)(?: in ([\w -]+))?(?:, (\d+[KM]?))?$")
 
 
 def pages(root: Path = paths.ROOT) -> list[Path]:
@@ -87,6 +87,21 @@ def keep(folder: Path, name: str, root: Path = paths.ROOT) -> Path:
 Wanted = list[tuple[Table, int]]  # cases and sizes
 
 
+def _labels(wanted: Wanted) -> list[str]:
+    """The cases' names and sizes; of cases that have one name, their environments, too."""
+    environments: dict[str, set[str]] = {}
+    for table, _ in wanted:
+        environments.setdefault(table.case, set()).add(table.environment)
+    return [
+        ", ".join(
+            [table.case]
+            + [table.environment] * (len(environments[table.case]) > 1)
+            + [bytes_text(length)] * bool(length)
+        )
+        for table, length in wanted
+    ]
+
+
 def _contenders(wanted: Wanted) -> dict[str, str]:
     """Their names, and as they are shown: Vshmem's in bold."""
     lines = [line for table, _ in wanted for line in table.lines]
@@ -95,23 +110,18 @@ def _contenders(wanted: Wanted) -> dict[str, str]:
     return {name: f"**{name}**" if name in ours else name for name in names}
 
 
-def _label(table: Table, length: int) -> str:
-    return f"{table.case}, {bytes_text(length)}" if length else table.case
-
-
 def _by_case(wanted: Wanted) -> list[str]:
     """A row a case, a column a contender."""
     columns = _contenders(wanted)
     lines = [_row(["", *columns.values()]), _row(["---", *["---:"] * len(columns)])]
-    for table, length in wanted:
-        lines.append(_row([_label(table, length), *(_cell(table, c, length) for c in columns)]))
+    for label, (table, length) in zip(_labels(wanted), wanted, strict=True):
+        lines.append(_row([label, *(_cell(table, name, length) for name in columns)]))
     return lines
 
 
 def _by_contender(wanted: Wanted) -> list[str]:
     """A row a contender, a column a case, and what it lacks; a reason for each that is missing."""
-    heads = [_label(table, length) for table, length in wanted]
-    rows = [_row(["", *heads, "lacks"]), _row(["---", *["---:"] * len(heads), "---"])]
+    rows = [_row(["", *_labels(wanted), "lacks"]), _row(["---", *["---:"] * len(wanted), "---"])]
     missing = []
     for name, shown in _contenders(wanted).items():
         found = [(table, _find(table, name, length), length) for table, length in wanted]
@@ -138,10 +148,11 @@ def _source(run: Run, wanted: Wanted, link: str) -> str:
 
 
 def _case(run: Run, suite: str, row: str) -> tuple[Table, int]:
-    name, length = ROW.match(row.strip()).groups()
+    name, environment, length = ROW.match(row.strip()).groups()
     length = size(length) if length else 0
     for table in run.tables:
-        if (table.suite, table.case) == (suite, name) and _has(table, length):
+        fits = environment in (None, table.environment) and _has(table, length)
+        if (table.suite, table.case) == (suite, name) and fits:
             return table, length
     raise Failed(f"it has no {row.strip()} of the suite {suite}.")
 
