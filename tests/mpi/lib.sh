@@ -61,9 +61,10 @@ need_four() {
     LIMIT=300 code "four machines come up" 0 vshmem up -n 4 --memory "$memory"
 }
 
-# two_nodes [apart]: two hosts that are no machines, one and two: name spaces with a network between them.
-# Their directory is in `nodes`, and $nodes/pool is a pool. Where that is not allowed, the case ends.
-two_nodes() {
+# need_nodes [apart]: hosts that are no machines, one and two, or four of them (NODES=4): name spaces with a
+# network between them. Their directory is in `nodes`, and $nodes/pool is a pool, of the size POOL_SIZE. Where
+# that is not allowed, the case ends.
+need_nodes() {
     if ! unshare --user --map-root-user --net true 2>"$work/err"; then
         echo "skip    name spaces of a user's own are not allowed here: $(cat "$work/err")"
         exit 0
@@ -71,8 +72,8 @@ two_nodes() {
     nodes=$(mktemp -d "$work/nodes.XXXXXX")
     "$MPI_HERE/programs/nodes.sh" up "$nodes" "$@" >"$work/nodes.said" 2>&1 &
     keeper=$!
-    eventually "two hosts come up" grep -qx ready "$work/nodes.said"
-    code "with a pool" 0 vshmem pool create "$nodes/pool" --size 256M
+    eventually "${NODES:-2} hosts come up" grep -qx ready "$work/nodes.said"
+    code "with a pool" 0 vshmem pool create "$nodes/pool" --size "${POOL_SIZE:-256M}"
 }
 
 in_node() { "$MPI_HERE/programs/nodes.sh" in "$nodes" "$@"; }

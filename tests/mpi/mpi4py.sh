@@ -74,11 +74,18 @@ on_one_kernel() {
     esac
 }
 
-# whole_mpi4py MPI: all of its own tests by four ranks, file by file, on one kernel and in four machines. Each
-# must come to the same in each rank.
+# in_hosts WHERE: sets `words`, which start ranks in four hosts: name spaces, or machines
+in_hosts() {
+    words=("$VSHMEM_BIN" mpirun)
+    [ "$1" = machines ] || words+=(-host "one:1,two:1,three:1,four:1" --pool "$nodes/pool"
+        --exec "$MPI_HERE/programs/nodes.sh in $nodes {}")
+}
+
+# whole_mpi4py MPI WHERE...: all of its own tests by four ranks, file by file, on one kernel and in four such
+# hosts. Each must come to the same in each rank.
 whole_mpi4py() {
     local record=$MPI_FILES/mpi4py/$1 parts=$MPI_HERE/mpi4py/parts.py python=/usr/bin/python3
-    local but=(--but "$MPI_HERE/mpi4py/exceptions.txt" "$1") variable options=() chosen one
+    local but=(--but "$MPI_HERE/mpi4py/exceptions.txt" "$1") variable where options=() chosen words
     choose_mpi4py "$1" || {
         echo "skip    mpi4py's tests can't be had for $1: $(tail -n 1 "$work/pip" | cut -c1-200)"
         return
@@ -86,11 +93,14 @@ whole_mpi4py() {
     for variable in "${mpi4py_variables[@]}"; do options+=(-x "$variable"); done
     chosen=("${but[@]}" --tests "$(dirname "$mpi4py_tests")" --ranks 4)
     chosen+=(--budget "${MPI4PY_SECONDS:-300}" --files "${MPI4PY_FILES:-}" ${MPI4PY_RESUME:+--resume})
-    read -ra one <<<"$(on_one_kernel "$1")"
     mkdir -p "$record"
+    read -ra words <<<"$(on_one_kernel "$1")"
     holds "$1: mpi4py's own tests run on one kernel" $python "$parts" run "${chosen[@]}" "$record/one" \
-        env "${mpi4py_variables[@]}" "${one[@]}" $python
-    holds "$1: and in four machines" $python "$parts" run "${chosen[@]}" "$record/four" \
-        "$VSHMEM_BIN" mpirun -n 4 "${options[@]}" $python
-    holds "$1: and come to the same" $python "$parts" compare "${but[@]}" "$record/one" "$record/four"
+        env "${mpi4py_variables[@]}" "${words[@]}" $python
+    for where in "${@:2}"; do
+        in_hosts "$where"
+        holds "$1: and in four $where" $python "$parts" run "${chosen[@]}" "$record/$where" \
+            "${words[@]}" -n 4 "${options[@]}" $python
+        holds "$1: and come to the same" $python "$parts" compare "${but[@]}" "$record/one" "$record/$where"
+    done
 }

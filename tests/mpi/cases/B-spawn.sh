@@ -6,7 +6,7 @@
 # spawn MPI [HOST]: two ranks, each in a host, start two more, on that host or as the launcher chooses
 spawn() { by_nodes -n 2 "$MPI_PROGRAMS/$1/spawn" "${@:2}" 2>"$work/err"; }
 
-two_nodes
+need_nodes
 
 # Debian's 4.0.2 can't, in one host and without Vshmem either.
 spawn mpich >"$work/out"

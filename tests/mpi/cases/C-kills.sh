@@ -132,7 +132,7 @@ one_kill() {
     fi
 }
 
-two_nodes apart
+need_nodes apart
 before=$(job_state)
 orphans=0 kills=0
 

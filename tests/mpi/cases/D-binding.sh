@@ -8,7 +8,7 @@ mpis=(mpich openmpi mpich5 openmpi5)
 if [ "$(nproc)" -lt 2 ]; then
     echo "skip    two hosts of one kernel have no core each"
 else
-    two_nodes
+    need_nodes
     for mpi in "${mpis[@]}"; do
         has "$mpi" || continue
         equal "$mpi: ranks of two hosts have cores of their own" "bound: 2 ranks on 2 hosts" \

@@ -4,7 +4,7 @@
 # drops some, so the job has to end. Its hosts are name spaces.
 . "$MPI_HERE/lib.sh"
 
-two_nodes
+need_nodes
 code "another pool is small" 0 vshmem pool create "$nodes/small" --size 64M
 
 # in_small MPI PROGRAM ARGUMENT: a job there

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Hosts that are no machines: name spaces for all but files and processors, with a network between them.
 #
-#   nodes.sh up DIR [apart]            hosts one and two, until it is asked to end; says "ready". If they are
-#                                      apart, each has a /dev/shm of its own, and a copy of /tmp: what is
-#                                      written there is in DIR/HOST.files/tmp. DIR itself is the same for all
+#   nodes.sh up DIR [apart]            hosts one and two, with NODES=4 three and four as well, until it is
+#                                      asked to end; says "ready". If they are apart, each has a /dev/shm of
+#                                      its own, and a copy of /tmp: what is written there is in
+#                                      DIR/HOST.files/tmp. DIR itself is the same for all
 #   nodes.sh in DIR HOST COMMAND...    runs a command in one of them
 set -eu
 
@@ -13,12 +14,14 @@ user=--user
 
 bridge() {
     cd "$1"
-    printf '%s\n' "127.0.0.1 localhost" "10.99.0.1 one" "10.99.0.2 two" >names
+    printf '%s\n' "127.0.0.1 localhost" "10.99.0.1 one" "10.99.0.2 two" "10.99.0.3 three" \
+        "10.99.0.4 four" >names
     mount --bind names /etc/hosts
     ip link add bridge type bridge
     ip link set bridge up
     number=0
-    for host in one two; do
+    for host in one two three four; do
+        [ $number -lt "${NODES:-2}" ] || break
         number=$((number + 1))
         unshare --net --ipc --uts --pid --mount --fork --kill-child --mount-proc "$0" host "$1" $host "$2" &
         until [ -e $host.up ]; do sleep 0.1; done
@@ -29,7 +32,7 @@ bridge() {
             "ip link set lo up; ip addr add 10.99.0.$number/24 dev eth0; ip link set eth0 up"
     done
     # They end with their first processes.
-    trap 'kill -KILL $(cat one.pid two.pid); wait' EXIT
+    trap 'kill -KILL $(cat ./*.pid); wait' EXIT
     trap 'exit 0' TERM
     echo ready
     wait
