@@ -214,6 +214,11 @@ if command -v systemd-analyze >/dev/null; then
     sed -e "s|$prefix/bin|$root/bin|" "${unit%/*}/vshmem-balance.service" >"$work/vshmem-balance.service"
     MANPATH="$root/share/man" systemd-analyze verify --user "$work/vshmem-balance.service" 2>"$work/log" ||
         fail "the unit of vshmem balance: $(cat "$work/log")"
+    # That of the idle daemon, as the documentation has it.
+    sed -n '/^```ini/,/^```/p' docs/doctor.md | grep -v '^```' |
+        sed -e "s|/usr/bin|$root/bin|" >"$work/vshmem-idle.service"
+    systemd-analyze verify "$work/vshmem-idle.service" 2>"$work/log" ||
+        fail "the unit of the idle daemon: $(cat "$work/log")"
 fi
 
 make --no-print-directory uninstall DESTDIR="$stage" PREFIX=$prefix >"$work/log" 2>&1

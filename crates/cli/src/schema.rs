@@ -19,6 +19,10 @@ pub enum Documents {
     Devices,
     /// vshmem doctor
     Doctor,
+    /// vshmem doctor --daemon idle, each line
+    DoctorDaemon,
+    /// vshmem doctor --daemon idle --prove
+    DoctorProof,
     /// vshmem explain
     Explain,
     /// vshmem grant, each line
@@ -50,6 +54,8 @@ fn schema_of(which: Documents) -> Schema {
         Documents::Check => shape::<crate::check::Shown<'_>>(),
         Documents::Devices => shape::<crate::devices::Report>(),
         Documents::Doctor => shape::<crate::doctor::Report<'_>>(),
+        Documents::DoctorDaemon => shape::<vshmem_doctor::Status>(),
+        Documents::DoctorProof => shape::<vshmem_doctor::Proof>(),
         Documents::Explain => shape::<crate::explain::Explained>(),
         Documents::Grant => shape::<crate::grants::Granted<'_>>(),
         Documents::Ipcs => shape::<crate::ipcs::All<'_>>(),

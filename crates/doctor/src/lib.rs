@@ -12,6 +12,7 @@
 //! | `checks` | a file for each subject, and the table of all |
 //! | `examine` | all checks, root causes first |
 //! | `saved`, `remedy` | what was there before; `--fix` and `--undo` |
+//! | `idle` | the idle daemon: its policy, its processes, and what it gains |
 //! | `page` | the page of documentation that the table makes |
 
 mod check;
@@ -19,6 +20,7 @@ mod checks;
 mod cpus;
 mod examine;
 mod finding;
+mod idle;
 mod instruments;
 mod look;
 mod machines;
@@ -36,6 +38,9 @@ pub use check::Check;
 pub use checks::{by_id, CHECKS};
 pub use examine::{examine, examine_one};
 pub use finding::{Change, Class, Evidence, Finding, Measurement, Outcome};
+pub use idle::{
+    prove, run as keep_from_idling, Contender, Missing, Processor, Proof, Source, Spread, Status,
+};
 pub use instruments::{Instruments, Live, Recorded};
 pub use page::{explain, page};
 pub use remedy::{fix, undo, Done};

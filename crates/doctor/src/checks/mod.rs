@@ -20,6 +20,7 @@ mod swap;
 mod virtio;
 
 use crate::check::Check;
+pub use clock::FAST as CLOCKS;
 
 /// All checks.
 pub const CHECKS: &[Check] = &[

@@ -1,18 +1,23 @@
 //! What is measured: by this kernel, or as it was recorded.
 
 mod clock;
+pub mod energy;
 mod memory;
 mod processor;
 mod quantum;
+pub mod wake;
 
 pub use clock::Clock;
 pub use memory::Touch;
+pub use processor::Kvm;
 pub use quantum::Quantum;
 
 /// What measures. `None`: it can't be measured here.
 pub trait Instruments {
     /// The signature of the hypervisor, as the processor tells it.
     fn hypervisor(&self) -> Option<String>;
+    /// What KVM promises, if it is the hypervisor.
+    fn kvm(&self) -> Option<Kvm>;
     /// What it takes to read the clock.
     fn clock(&self) -> Option<Clock>;
     /// What it takes to touch new memory.
@@ -27,6 +32,10 @@ pub struct Live;
 impl Instruments for Live {
     fn hypervisor(&self) -> Option<String> {
         processor::hypervisor()
+    }
+
+    fn kvm(&self) -> Option<Kvm> {
+        processor::kvm()
     }
 
     fn clock(&self) -> Option<Clock> {
@@ -47,6 +56,8 @@ impl Instruments for Live {
 pub struct Recorded {
     /// The hypervisor's signature.
     pub hypervisor: Option<String>,
+    /// What KVM promised, if it was the hypervisor.
+    pub kvm: Option<Kvm>,
     /// What it took to read the clock.
     pub clock: Option<Clock>,
     /// What it took to touch new memory.
@@ -58,6 +69,10 @@ pub struct Recorded {
 impl Instruments for Recorded {
     fn hypervisor(&self) -> Option<String> {
         self.hypervisor.clone()
+    }
+
+    fn kvm(&self) -> Option<Kvm> {
+        self.kvm
     }
 
     fn clock(&self) -> Option<Clock> {

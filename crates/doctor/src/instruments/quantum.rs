@@ -45,7 +45,8 @@ pub fn measure() -> Option<Quantum> {
     })
 }
 
-fn work() {
+/// A piece of work.
+pub fn work() {
     let mut sum = 1_u64;
     for step in 0..STEPS {
         sum = black_box(sum.rotate_left(5) ^ step);

@@ -1,7 +1,7 @@
 //! Checks over recorded systems: each is whole but for one thing, which must be found, and nothing else.
 
 mod remedies;
-mod tree;
+pub mod tree;
 
 use crate::{examine, Finding, Instruments, Outcome, Recorded, Saved};
 use tree::Tree;

@@ -1,5 +1,10 @@
 //! `vshmem doctor`: what costs a machine or its host speed, and the remedy.
 
+mod daemon;
+mod state;
+
+pub use daemon::Daemon;
+
 use crate::args::ClusterArg;
 use crate::complete::values;
 use crate::json::print_document;
@@ -13,8 +18,7 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use vshmem_cluster::{
-    error, find, private_directory, run as run_jobs, runtime_path, Error, Identity, Job, Location, Result,
-    RunOptions,
+    error, find, run as run_jobs, Error, Identity, Job, Location, Machine, Result, RunOptions,
 };
 use vshmem_doctor::{
     by_id, examine, examine_one, explain, fix, page, undo, Change, Done, Finding, Instruments, Live, Outcome,
@@ -25,8 +29,6 @@ use vshmem_doctor::{
 const COSTS: u8 = 1;
 /// What `--explain` takes for all checks.
 const ALL: &str = "all";
-/// Where root's changes are written down, until the next boot.
-const OF_ROOT: &str = "/run/vshmem-doctor";
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -38,6 +40,8 @@ Examples:
   sudo vshmem doctor --fix --dry-run       what would be changed
   sudo vshmem doctor --fix clock-source ksm
   sudo vshmem doctor --undo                puts back what was there
+  vshmem doctor --daemon idle              in a machine: keeps processors from idling
+  vshmem doctor --vm vm0 --daemon idle --prove
 
 Looks at what is in force, not at what was asked for, changes nothing without --fix, and measures for about a second. A
 check that can't tell says `unknown`, and why; root sees most. What follows from another finding stands below it.
@@ -45,6 +49,11 @@ check that can't tell says `unknown`, and why; root sees most. What follows from
 --fix shows what it will do, and asks. It makes only changes that work at once and last until the next boot; what was
 there is written down first, so --undo works after an interrupted --fix, too. A setting that somebody else has changed
 since is left alone.
+
+--daemon idle has a process of the lowest class for each virtual processor, which spins while there is nothing else to
+do, so that nobody has to wake the processor through the hypervisor. It stops where others want the core, tries again
+later, and ends by ctrl-C. It says why it does what it does. --prove measures what it gains, by turns with how
+processors idle now and with the kernel's own polling.
 
 Exit codes:
   0    nothing is known to cost speed; or all changes were made or undone
@@ -78,6 +87,12 @@ pub struct Doctor {
     /// Put back what was there before --fix
     #[arg(long, conflicts_with_all = ["json", "root", "checks"])]
     pub undo: bool,
+    /// Until it is ended, keep virtual processors from idling where nobody else wants their cores
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["fix", "undo", "root", "list", "explain", "checks"])]
+    pub daemon: Option<Daemon>,
+    /// With --daemon, only measure what it gains
+    #[arg(long, requires = "daemon")]
+    pub prove: bool,
     /// Look at a copy of another system's proc and sys below this directory; nothing is measured
     #[arg(long, value_name = "DIR", add = values::directories())]
     pub root: Option<PathBuf>,
@@ -115,13 +130,16 @@ pub fn doctor(doctor: Doctor) -> Result<u8> {
     if doctor.undo {
         return put_back();
     }
+    if let Some(Daemon::Idle) = doctor.daemon {
+        return daemon::idle(doctor.prove, doctor.json);
+    }
     let (system, instruments): (System, &dyn Instruments) = match &doctor.root {
         Some(root) => (System::below(root), &Recorded::default()),
         None => (System::live(), &Live),
     };
     let saved = match doctor.root {
         Some(_) => Saved::default(),
-        None => Saved::read(&state(), &system)?,
+        None => Saved::read(&state::of_fix(), &system)?,
     };
     let found = match &*doctor.checks {
         [] => examine(&system, instruments, &saved),
@@ -188,19 +206,6 @@ fn describe_cost(finding: &Finding) -> String {
     out
 }
 
-/// The file that says what was there before `--fix`; it may not exist.
-fn state() -> PathBuf {
-    directory_of_state().join("doctor.json")
-}
-
-fn directory_of_state() -> PathBuf {
-    match Identity::current().uid {
-        // Whatever root's environment is: the settings are the kernel's.
-        0 => OF_ROOT.into(),
-        _ => runtime_path(),
-    }
-}
-
 /// Makes the changes that the findings ask for.
 fn apply(doctor: &Doctor, system: &System, found: &[Finding]) -> Result<u8> {
     let changes: Vec<(&str, Change)> =
@@ -214,8 +219,8 @@ fn apply(doctor: &Doctor, system: &System, found: &[Finding]) -> Result<u8> {
     if doctor.dry_run || !doctor.yes && !is_wanted()? {
         return Ok(0);
     }
-    private_directory(&directory_of_state())?;
-    let done = fix(system, &state(), &changes)?;
+    state::prepare()?;
+    let done = fix(system, &state::of_fix(), &changes)?;
     let code = report(&done, "done")?;
     for before in found.iter().filter(|it| !it.changes.is_empty()) {
         print(&proof(before, system)?)?;
@@ -229,7 +234,7 @@ const GAIN: f64 = 0.8;
 /// What a finding's measurements were, and are now.
 fn proof(before: &Finding, system: &System) -> Result<String> {
     let check = by_id(before.id).expect("a finding is of a check");
-    let after = examine_one(check, system, &Live, &Saved::read(&state(), system)?);
+    let after = examine_one(check, system, &Live, &Saved::read(&state::of_fix(), system)?);
     let pairs: Vec<_> = before.measured.iter().zip(&after.measured).collect();
     let mut out = String::new();
     for (before, after) in &pairs {
@@ -255,14 +260,22 @@ fn is_wanted() -> Result<bool> {
 }
 
 fn put_back() -> Result<u8> {
-    let (system, file) = (System::live(), state());
-    if !file.exists() {
+    let files: Vec<PathBuf> =
+        [state::of_fix(), state::of_proof()].into_iter().filter(|file| file.exists()).collect();
+    if files.is_empty() {
         return print("There is nothing to undo.\n").map(|()| 0);
     }
-    if Saved::read(&file, &system)?.lost {
-        print("This kernel was booted after the last --fix, so that nothing of it is in force any more.\n")?;
+    let system = System::live();
+    let mut code = 0;
+    for file in files {
+        if Saved::read(&file, &system)?.lost {
+            print(
+                "This kernel was booted after the last --fix, so that nothing of it is in force any more.\n",
+            )?;
+        }
+        code = code.max(report(&undo(&system, &file)?, "undone")?);
     }
-    report(&undo(&system, &file)?, "undone")
+    Ok(code)
 }
 
 /// Says what was done, and what was not.
@@ -293,26 +306,39 @@ fn in_machines(doctor: &Doctor) -> Result<u8> {
         (doctor.yes, "--yes"),
         (doctor.undo, "--undo"),
         (doctor.json, "--json"),
+        (doctor.daemon.is_some(), "--daemon=idle"),
+        (doctor.prove, "--prove"),
     ];
     let flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| OsString::from(flag));
     let words: Vec<OsString> =
         ["doctor".into()].into_iter().chain(flags).chain(doctor.checks.iter().map(Into::into)).collect();
     let asks = doctor.fix && !doctor.yes && !doctor.dry_run && io::stdin().is_terminal();
-    let mut code = 0;
-    let several = machines.len() > 1 && !doctor.json;
-    for machine in machines {
+    let several = machines.len() > 1;
+    let job = |machine: Machine| {
         let name = machine.name.clone();
-        if several {
-            print(&format!("{name}:\n"))?;
-        }
         let location = Location::Machine(Box::new(record.clone()), Box::new(machine));
         let mut job = Job::new(location, name, &[], None, Identity::parse("root")?);
         job.request.argv = std::iter::once(program.clone().into()).chain(words.iter().cloned()).collect();
-        let job = if asks { job.with_terminal()? } else { job };
-        code = code.max(run_jobs(
-            &[job],
-            RunOptions { prefix: false, keep_going: false, insist: false, silent: false },
-        )?);
+        if asks {
+            job.with_terminal()
+        } else {
+            Ok(job)
+        }
+    };
+    // Daemons run at the same time, and their lines say whose they are.
+    let together = doctor.daemon.is_some() && !doctor.prove;
+    let options =
+        RunOptions { prefix: together && !doctor.json, keep_going: false, insist: false, silent: false };
+    let jobs = machines.into_iter().map(job).collect::<Result<Vec<Job>>>()?;
+    if together {
+        return run_jobs(&jobs, options);
+    }
+    let mut code = 0;
+    for job in jobs {
+        if several && !doctor.json {
+            print(&format!("{}:\n", job.label))?;
+        }
+        code = code.max(run_jobs(&[job], options)?);
     }
     Ok(code)
 }
