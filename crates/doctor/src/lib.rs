@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `system` | the files of /proc and /sys: of this kernel, or of a tree that was recorded elsewhere |
 //! | `instruments` | what is measured |
-//! | `text` | words and numbers in them |
+//! | `text`, `mounts` | words and numbers in them |
 //! | `check`, `finding` | what a check is, and what it finds |
 //! | `look` | through which a check sees; it keeps the evidence |
 //! | `machines`, `matching`, `cpus` | the host's QEMU processes, and which of their threads share a core |
@@ -25,6 +25,7 @@ mod instruments;
 mod look;
 mod machines;
 mod matching;
+mod mounts;
 mod page;
 mod remedy;
 mod saved;

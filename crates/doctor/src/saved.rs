@@ -58,6 +58,7 @@ impl Saved {
     pub fn write(&self, file: &Path, system: &System) -> Result<()> {
         let written = || format!("could not write {}", file.display());
         if self.entries.is_empty() {
+            died_here();
             return match fs::remove_file(file) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).explain(written),
                 _ => Ok(()),
@@ -66,10 +67,21 @@ impl Saved {
         let document = Document { boot: boot(system), entries: self.entries.clone() };
         let text = serde_json::to_string_pretty(&document).expect("it is plain data");
         let new = file.with_extension("new");
+        died_here();
         let mut out = File::create(&new).explain(written)?;
+        died_here();
         out.write_all(text.as_bytes()).and_then(|()| out.sync_all()).explain(written)?;
-        fs::rename(&new, file).explain(written)
+        died_here();
+        fs::rename(&new, file).explain(written)?;
+        died_here();
+        Ok(())
     }
+}
+
+/// Where tests kill this process.
+fn died_here() {
+    #[cfg(test)]
+    crate::tests::killed::step();
 }
 
 fn boot(system: &System) -> String {

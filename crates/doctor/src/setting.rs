@@ -1,12 +1,17 @@
 //! What can be changed on a system that runs, and put back.
 
 use crate::cpus::{self, Cpus};
+use crate::mounts;
 use crate::system::System;
 use crate::text::chosen;
+use rustix::fs::CWD;
+use rustix::mount::{fsconfig_reconfigure, fsconfig_set_string, fspick, FsPickFlags};
 use rustix::thread::{sched_setaffinity, CpuSet, Pid};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// Something that can be changed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -20,7 +25,19 @@ pub enum Setting {
     },
     /// The processors that a thread may use.
     Affinity(Thread),
+    /// A module of the kernel: `loaded`, or unset.
+    Module {
+        /// As the kernel writes it, with underscores.
+        name: String,
+        /// With which it is loaded, as modprobe(8) takes them; perhaps none.
+        options: Vec<String>,
+    },
+    /// The option `huge=` of a mounted tmpfs; its mount point, below the root.
+    HugePages(String),
 }
+
+/// The value of a module that is loaded.
+pub const LOADED: &str = "loaded";
 
 /// A thread that can't be taken for a later one of the same number.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -73,6 +90,14 @@ impl fmt::Display for Setting {
         match self {
             Setting::File { path, .. } => write!(f, "/{path}"),
             Setting::Affinity(it) => write!(f, "processors of thread {} of {}", it.number, it.process),
+            Setting::Module { name, options } => {
+                write!(
+                    f,
+                    "module {}",
+                    std::iter::once(name).chain(options).cloned().collect::<Vec<_>>().join(" ")
+                )
+            }
+            Setting::HugePages(point) => write!(f, "option huge of /{point}"),
         }
     }
 }
@@ -99,6 +124,15 @@ impl Setting {
                     false => cpus::show(&allowed),
                 }))
             }
+            Setting::Module { name, .. } => {
+                let is_loaded = system.path(&format!("sys/module/{name}")).try_exists()?;
+                Ok(Some(if is_loaded { LOADED.into() } else { String::new() }))
+            }
+            Setting::HugePages(point) => {
+                let mounts =
+                    system.need("proc/self/mounts").map_err(|unseen| io::Error::other(unseen.to_string()))?;
+                Ok(mounts::options(&mounts, &format!("/{point}")).map(|options| mounts::huge(options).into()))
+            }
         }
     }
 
@@ -106,8 +140,12 @@ impl Setting {
     pub fn set(&self, system: &System, value: &str) -> io::Result<()> {
         match self {
             Setting::File { path, .. } => system.write(path, value),
-            Setting::Affinity(it) if system.is_live() => bind(it.number, value),
-            Setting::Affinity(_) => Err(io::ErrorKind::Unsupported.into()),
+            // The others are no files, so a recorded system does not have them.
+            _ if !system.is_live() => Err(io::ErrorKind::Unsupported.into()),
+            Setting::Affinity(it) => bind(it.number, value),
+            Setting::Module { name, options } if value == LOADED => modprobe(&["--"], name, options),
+            Setting::Module { name, .. } => modprobe(&["-r", "--"], name, &[]),
+            Setting::HugePages(point) => remount(&system.path(point), value),
         }
     }
 }
@@ -121,4 +159,25 @@ fn bind(thread: u32, list: &str) -> io::Result<()> {
         set.set(cpu);
     }
     Ok(sched_setaffinity(Pid::from_raw(thread as i32), &set)?)
+}
+
+/// Has modprobe(8) load a module, or remove it.
+fn modprobe(how: &[&str], name: &str, options: &[String]) -> io::Result<()> {
+    // Where administrators' commands lie is not in everybody's path.
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let mut command = Command::new("modprobe");
+    command.args(how).arg(name).args(options).env("PATH", path).stdin(Stdio::null());
+    let done =
+        command.output().map_err(|e| io::Error::new(e.kind(), format!("could not run modprobe: {e}")))?;
+    if done.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(String::from_utf8_lossy(&done.stderr).trim().to_owned()))
+}
+
+/// Changes an option of a file system that is mounted, and leaves all others as they are.
+fn remount(point: &Path, huge: &str) -> io::Result<()> {
+    let mounted = fspick(CWD, point, FsPickFlags::FSPICK_CLOEXEC)?;
+    fsconfig_set_string(&mounted, "huge", huge)?;
+    Ok(fsconfig_reconfigure(&mounted)?)
 }

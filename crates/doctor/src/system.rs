@@ -59,7 +59,7 @@ impl System {
         self.root == Path::new("/")
     }
 
-    /// Where a file of it lies. Paths begin with `proc/` or `sys/`.
+    /// Where a file of it lies. Paths begin with `proc/` or `sys/`, or few others.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
@@ -117,6 +117,11 @@ impl System {
 
     /// Writes a value. An empty one is a line of its own, since a kernel takes no write of nothing.
     pub fn write(&self, path: &str, value: &str) -> io::Result<()> {
-        fs::write(self.path(path), format!("{value}\n"))
+        #[cfg(test)]
+        crate::tests::killed::step();
+        let written = fs::write(self.path(path), format!("{value}\n"));
+        #[cfg(test)]
+        crate::tests::killed::step();
+        written
     }
 }

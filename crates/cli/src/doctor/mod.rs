@@ -46,7 +46,7 @@ Examples:
 Looks at what is in force, not at what was asked for, changes nothing without --fix, and measures for about a second. A
 check that can't tell says `unknown`, and why; root sees most. What follows from another finding stands below it.
 
---fix shows what it will do, and asks. It makes only changes that work at once and last until the next boot; what was
+--fix shows what it will do, and asks. It makes only changes that work at once, and are lost at the next boot; what was
 there is written down first, so --undo works after an interrupted --fix, too. A setting that somebody else has changed
 since is left alone.
 
@@ -225,6 +225,7 @@ fn apply(doctor: &Doctor, system: &System, found: &[Finding]) -> Result<u8> {
     for before in found.iter().filter(|it| !it.changes.is_empty()) {
         print(&proof(before, system)?)?;
     }
+    print("What was done is lost when this kernel is booted anew. Before that, vshmem doctor --undo puts back what was there.\n")?;
     Ok(code)
 }
 

@@ -1,19 +1,11 @@
 //! What others change after `--fix`.
 
+use super::rivals::{rivals, Rival};
 use crate::check::Check;
 use crate::finding::{Change, Class, Costs, Verdict};
 use crate::look::Look;
-use crate::system::{System, Unseen};
-
-/// Programs that change what is checked here, and what they are known to change.
-const RIVALS: [(&str, &str); 6] = [
-    ("tuned", "governors, huge pages, KSM, timers"),
-    ("numad", "where machines' memory and processors are"),
-    ("irqbalance", "interrupts"),
-    ("ksmtuned", "KSM"),
-    ("power-profiles-", "governors"),
-    ("auto-cpufreq", "governors"),
-];
+use crate::setting::Setting;
+use crate::system::Unseen;
 
 /// Settings that did not stay.
 pub const DRIFT: Check = Check {
@@ -21,7 +13,7 @@ pub const DRIFT: Check = Check {
     title: "What --fix has set stays so",
     about: "Others set the same things: tuned by its profile, numad, irqbalance, a unit of systemd that is loaded anew \
         (daemon-reload writes cgroups' values again). The check compares what --fix has set with what is there, and names \
-        the programs of that kind that run.",
+        those that run and are known to set the like.",
     by_hand: "ps -C tuned,numad,irqbalance,ksmtuned; tuned-adm active",
     remedy: "have the rival set it (a tuned profile, a unit's CPUAffinity= and AllowedCPUs=), or stop it, and --fix again",
     class: Class::Live,
@@ -33,8 +25,8 @@ pub const DRIFT: Check = Check {
 
 fn drift(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     let rivals = rivals(look.system)?;
-    for (name, what) in &rivals {
-        look.note(format!("a process {name}"), format!("changes {what}"));
+    for Rival { name, changes, .. } in &rivals {
+        look.note(format!("a process {name}"), format!("changes {changes}"));
     }
     let mut changes = Vec::new();
     for entry in &look.saved.entries {
@@ -43,7 +35,7 @@ fn drift(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
             changes.push(Change { setting: entry.setting.clone(), from, to: entry.set.clone() });
         }
     }
-    let names: Vec<&str> = rivals.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = rivals.iter().map(|rival| rival.name).collect();
     if changes.is_empty() {
         let kept = match look.saved.entries.len() {
             0 => "nothing was set by --fix since boot".into(),
@@ -56,8 +48,14 @@ fn drift(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     for change in &changes {
         look.note(change.setting.to_string(), format!("{}, where --fix left {}", change.from, change.to));
     }
-    let suspects =
-        if names.is_empty() { "no program that is known for it runs".into() } else { names.join(", ") };
+    let mut suspects: Vec<&str> =
+        changes.iter().flat_map(|change| suspects(&change.setting, &rivals)).collect();
+    suspects.sort_unstable();
+    suspects.dedup();
+    let suspects = match &*suspects {
+        [] => "no program that is known for it runs".into(),
+        them => them.join(", "),
+    };
     Ok(Verdict::Costs(Costs {
         why: format!("Settings that somebody has changed since --fix: {} ({suspects}).", changes.len()),
         estimate: "that of the finding which came back".into(),
@@ -65,13 +63,17 @@ fn drift(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     }))
 }
 
-/// Those that run, by the names of processes (15 characters of them).
-fn rivals(system: &System) -> Result<Vec<(&'static str, &'static str)>, Unseen> {
-    let mut found = Vec::new();
-    for pid in system.numbers("proc")? {
-        let comm = system.text(&format!("proc/{pid}/comm"))?.unwrap_or_default();
-        let rival = RIVALS.iter().find(|(name, _)| comm.trim() == *name);
-        found.extend(rival.filter(|rival| !found.contains(*rival)).copied());
-    }
-    Ok(found)
+/// Who is known to change a setting, of programs that run. systemd writes what it knows of a control group
+/// whenever its units are loaded anew.
+fn suspects(setting: &Setting, running: &[Rival]) -> Vec<&'static str> {
+    let path = setting.to_string();
+    let known: &[&str] = match setting {
+        Setting::Affinity(_) => &["numad"],
+        _ if path.starts_with("/sys/fs/cgroup/") => return vec!["systemd (daemon-reload)"],
+        _ if path.starts_with("/proc/irq/") => &["irqbalance"],
+        _ if path.contains("/cpufreq/") => &["tuned", "power-profiles-", "auto-cpufreq"],
+        _ if path.contains("/ksm/") => &["ksmtuned", "tuned"],
+        _ => &["tuned"],
+    };
+    running.iter().map(|rival| rival.name).filter(|name| known.contains(name)).collect()
 }

@@ -1,9 +1,19 @@
 //! What a processor does when there is nothing to do.
 
+use super::steal::{stolen, SHARED};
 use crate::check::Check;
-use crate::finding::{Class, Costs, Verdict};
+use crate::finding::{Change, Class, Costs, Verdict};
 use crate::look::{Hypervisor, Look};
+use crate::setting::{Setting, LOADED};
 use crate::system::Unseen;
+
+const CPUIDLE: &str = "sys/devices/system/cpu/cpuidle";
+/// The driver, and the governor that decides for how long it polls.
+const HALTPOLL: &str = "haltpoll";
+/// The driver's module.
+const DRIVER: &str = "cpuidle_haltpoll";
+/// The most that it polls, in nanoseconds.
+const LIMIT: &str = "sys/module/haltpoll/parameters/guest_halt_poll_ns";
 
 /// Idle processors of a machine.
 pub const GUEST: Check = Check {
@@ -14,7 +24,8 @@ pub const GUEST: Check = Check {
         microseconds before it halts, which costs the core's idle time and nothing else, where no other machine wants it.",
     by_hand: "grep . /sys/devices/system/cpu/cpuidle/current_{driver,governor}; \
         grep . /sys/module/haltpoll/parameters/guest_halt_poll_ns",
-    remedy: "modprobe cpuidle_haltpoll in the machine (force=1 where the hypervisor does not dedicate cores to it)",
+    remedy: "load cpuidle_haltpoll in the machine (with force=1 where the hypervisor does not promise it cores); or where \
+        that can't be had, vshmem doctor --daemon idle",
     class: Class::Live,
     risk: "where machines share a core, polling takes it from the others; KVM then stops polling for it on the host",
     source: "Song, Chen and Zang 2011, 3.2 (idle: 0.97 to 2.48 times faster without, mean 1.39, hardware-assisted); Linux, \
@@ -24,15 +35,13 @@ pub const GUEST: Check = Check {
 };
 
 fn guest(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
-    const AT: &str = "sys/devices/system/cpu/cpuidle";
     let hypervisor = look.hypervisor()?;
     if hypervisor == Some(Hypervisor::Nothing) {
         return Ok(Verdict::fine("this kernel runs on the hardware"));
     }
-    let Some(driver) = look.text(&format!("{AT}/current_driver"))? else {
+    let Some(driver) = look.text(&format!("{CPUIDLE}/current_driver"))? else {
         return Ok(Verdict::unknown("the kernel has no cpuidle, and does not say how it idles"));
     };
-    look.text(&format!("{AT}/current_governor"))?;
     let line = look.system.text("proc/cmdline")?.unwrap_or_default();
     if let Some(word) = line.split_whitespace().find(|word| word.starts_with("idle=")) {
         look.note("/proc/cmdline", word);
@@ -41,41 +50,86 @@ fn guest(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
         )));
     }
     if driver == "haltpoll" {
-        // A limit of zero is the driver without what it is for.
-        let limit = look.text("sys/module/haltpoll/parameters/guest_halt_poll_ns")?;
-        if limit.as_deref() != Some("0") {
-            return Ok(Verdict::fine("processors poll before they halt (haltpoll)"));
-        }
-    } else if driver != "none" {
+        return polling(look);
+    }
+    if driver != "none" {
         return Ok(Verdict::fine(format!(
             "{driver} chooses how to idle, and leaves the machine only in deep states"
         )));
     }
-    let mut costs = Costs {
-        why: format!("An idle processor halts at once, and leaves the machine (cpuidle driver {driver})."),
-        estimate: "two passes through the hypervisor for each wake-up: 1.4 times slower in the paper where threads wait \
-            for each other, nothing where they don't"
-            .into(),
-        ..Costs::default()
-    };
     match hypervisor {
-        Some(Hypervisor::Kvm) => (),
-        Some(Hypervisor::Tcg) => {
-            return Ok(Verdict::fine(
-                "emulated processors halt without an exit of the hardware: polling gains nothing",
-            ))
-        }
-        _ => {
-            return Ok(Verdict::unknown(
-                "what an exit costs here depends on the hypervisor, which is not KVM",
-            ))
-        }
+        Some(Hypervisor::Kvm) => halting(look),
+        Some(Hypervisor::Tcg) => Ok(Verdict::fine(
+            "emulated processors halt without an exit of the hardware: polling gains nothing",
+        )),
+        _ => Ok(Verdict::unknown("what an exit costs here depends on the hypervisor, which is not KVM")),
     }
-    if driver == "haltpoll" {
-        costs.remedy = Some((Class::Live, "let it poll for 200 µs at most (guest_halt_poll_ns)".into()));
-        costs.changes = vec![look.change("sys/module/haltpoll/parameters/guest_halt_poll_ns", "200000")?];
+}
+
+/// What the driver haltpoll is worth: its governor decides for how long it polls, up to a limit.
+fn polling(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
+    let governor = look.text(&format!("{CPUIDLE}/current_governor"))?.unwrap_or_default();
+    if governor != HALTPOLL {
+        let path = format!("{CPUIDLE}/current_governor");
+        let offered = look.text(&format!("{CPUIDLE}/available_governors"))?.unwrap_or_default();
+        let why = format!(
+            "The driver haltpoll leaves its polling to the governor {governor}, which knows no machines."
+        );
+        if !offered.split_whitespace().any(|name| name == HALTPOLL) {
+            let remedy = "take a kernel with the governor haltpoll (CPU_IDLE_GOV_HALTPOLL)";
+            return Ok(costs(why, Vec::new(), Some((Class::MachineRestart, remedy))));
+        }
+        return Ok(costs(
+            why,
+            vec![look.change(&path, HALTPOLL)?],
+            Some((Class::Live, "choose the governor haltpoll")),
+        ));
     }
-    Ok(Verdict::Costs(costs))
+    // A limit of zero is the driver without what it is for.
+    if look.text(LIMIT)?.as_deref() != Some("0") {
+        return Ok(Verdict::fine("processors poll before they halt (haltpoll)"));
+    }
+    let why = "An idle processor halts at once: haltpoll may poll for 0 ns.".into();
+    let remedy = "let it poll for 200 µs at most (guest_halt_poll_ns)";
+    Ok(costs(why, vec![look.change(LIMIT, "200000")?], Some((Class::Live, remedy))))
+}
+
+/// Processors that halt at once, though KVM has a driver for them.
+fn halting(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
+    let promises = look.instruments.kvm().is_some_and(|kvm| kvm.dedicates_cores());
+    look.note(
+        "cpuid, KVM_HINTS_REALTIME",
+        if promises { "cores are promised" } else { "cores are not promised" },
+    );
+    if let Some(percent) = stolen(look)?.filter(|percent| !promises && *percent > SHARED) {
+        return Ok(Verdict::fine(format!(
+            "an idle processor halts at once, and others want its core ({percent:.0} % steal): polling would take it \
+             from them"
+        )));
+    }
+    let why = "An idle processor halts at once, and leaves the machine (cpuidle driver none).".into();
+    // Built in, it is there without having had an effect.
+    if look.system.path(&format!("sys/module/{DRIVER}")).exists() {
+        let remedy = "boot the machine with cpuidle_haltpoll.force=1 on its kernel's command line";
+        return Ok(costs(why, Vec::new(), Some((Class::MachineRestart, remedy))));
+    }
+    let release = look.need("proc/sys/kernel/osrelease")?;
+    let modules = look.system.text(&format!("lib/modules/{release}/modules.dep"))?.unwrap_or_default();
+    if !modules.contains("/cpuidle-haltpoll.ko") {
+        look.note(format!("/lib/modules/{release}"), "no cpuidle-haltpoll");
+        return Ok(costs(why, Vec::new(), None));
+    }
+    let options = if promises { Vec::new() } else { vec!["force=1".into()] };
+    let setting = Setting::Module { name: DRIVER.into(), options };
+    Ok(costs(why, vec![Change { setting, from: String::new(), to: LOADED.into() }], None))
+}
+
+fn costs(why: String, changes: Vec<Change>, remedy: Option<(Class, &str)>) -> Verdict {
+    let remedy = remedy.map(|(class, text)| (class, text.into()));
+    let estimate = "two passes through the hypervisor for each wake-up: 1.4 times slower in the paper where threads wait \
+        for each other, nothing where they don't"
+        .into();
+    Verdict::Costs(Costs { why, estimate, changes, remedy, ..Costs::default() })
 }
 
 /// The host's polling for machines whose processors wait.

@@ -21,7 +21,7 @@ pub const INTERRUPTS: Check = Check {
     class: Class::Live,
     risk: "the other cores have more to do; a network card's queue may be far from its memory",
     source: "Linux, Documentation/core-api/irq/irq-affinity.rst; Song, Chen and Zang 2011, 3.3",
-    causes: &[],
+    causes: &["rivals"],
     look: interrupts,
 };
 

@@ -22,7 +22,7 @@ pub const JITTER: Check = Check {
     class: Class::Live,
     risk: "none by itself",
     source: "Sottile and Minnich 2004 (fixed work quantum); Han et al. 2010 (remote memory and unpinned processors)",
-    causes: &["shared-cores", "emulator-cores", "interrupts"],
+    causes: &["shared-cores", "emulator-cores", "interrupts", "steal"],
     look: jitter,
 };
 

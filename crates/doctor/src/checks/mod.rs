@@ -9,13 +9,19 @@ mod drift;
 mod governor;
 mod idle;
 mod interrupts;
+mod isolation;
 mod jitter;
 mod nodes;
 mod pages;
+mod polling;
 mod pools;
 mod processor;
+mod quota;
+mod rivals;
 mod samepage;
+mod second;
 mod slack;
+mod steal;
 mod swap;
 mod virtio;
 
@@ -32,11 +38,15 @@ pub const CHECKS: &[Check] = &[
     pages::HUGE,
     pages::SHARED,
     pages::POOL,
+    second::SECOND,
     pools::DRIVER,
     cores::CPUS,
     cores::EMULATOR,
     cores::SIBLINGS,
+    isolation::ISOLATED,
+    quota::QUOTA,
     delay::DELAY,
+    rivals::PLACES,
     interrupts::INTERRUPTS,
     nodes::MEMORY,
     nodes::BALANCING,
@@ -44,6 +54,8 @@ pub const CHECKS: &[Check] = &[
     governor::GOVERNOR,
     idle::GUEST,
     idle::HOST,
+    polling::DOUBLE,
+    steal::STEAL,
     jitter::JITTER,
     balloon::BALLOON,
     swap::SWAP,

@@ -1,12 +1,15 @@
 //! The size of pages: of anonymous memory, of shared memory, and of pools.
 
 use crate::check::Check;
-use crate::finding::{Class, Costs, Verdict};
+use crate::finding::{Change, Class, Costs, Verdict};
 use crate::look::{Hypervisor, Look};
 use crate::machines::machines;
+use crate::mounts;
+use crate::setting::Setting;
 use crate::system::Unseen;
 use crate::text::number;
 
+const SHM: &str = "dev/shm";
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
 /// With less memory, in KiB, the kernel has huge pages off: each takes too large a part.
 const SMALL: u64 = 512 << 10;
@@ -150,7 +153,7 @@ pub const POOL: Check = Check {
         "A pool is a file on a tmpfs, whose mount option huge= decides on its pages: neither `enabled` nor \
         `shmem_enabled` do (but for `deny` and `force`). Without the option they are small.",
     by_hand: "findmnt -no OPTIONS /dev/shm; grep ShmemPmdMapped /proc/meminfo",
-    remedy: "mount -o remount,huge=within_size /dev/shm, before pools are made",
+    remedy: "give the mount the option (mount -o remount,huge=within_size /dev/shm), before pools are made",
     class: Class::Live,
     risk: "each file there may take up to 2 MiB more; pools that exist keep their pages",
     source: "Linux, Documentation/filesystems/tmpfs.rst (huge=)",
@@ -172,20 +175,19 @@ fn pool(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
         return Ok(Verdict::fine("there are no pools in /dev/shm with much in them"));
     }
     let mounts = system.need("proc/self/mounts")?;
-    let mut mount = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let Some(options) =
-        mount.rfind(|words| words.get(1) == Some(&"/dev/shm")).and_then(|words| words.get(3).copied())
-    else {
+    let Some(options) = mounts::options(&mounts, &format!("/{SHM}")) else {
         return Ok(Verdict::unknown("nothing is mounted on /dev/shm"));
     };
     look.note("/proc/self/mounts, /dev/shm", options);
-    let huge = options.split(',').find_map(|option| option.strip_prefix("huge=")).unwrap_or("never");
-    let forced = look.chosen(&format!("{THP}/shmem_enabled"))?.unwrap_or_default();
+    let huge = mounts::huge(options);
+    let shared = format!("{THP}/shmem_enabled");
+    let forced = look.chosen(&shared)?.unwrap_or_default();
     look.number("proc/meminfo", "ShmemPmdMapped")?;
     Ok(match (&*forced, huge) {
         ("force", _) => Verdict::fine("all shared memory is to be in huge pages (force)"),
         ("deny", _) | (_, "never") => Verdict::Costs(Costs {
             why: "Pools in /dev/shm are in small pages: the mount has no huge= option, or all is denied.".into(),
+            changes: large(look, huge, &forced)?,
             estimate: "TLB misses of programs that go through large segments; small segments, semaphores and queues \
                 don't notice"
                 .into(),
@@ -193,4 +195,17 @@ fn pool(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
         }),
         (_, huge) => Verdict::fine(format!("pools may be in huge pages (huge={huge})")),
     })
+}
+
+/// What lets pools have huge pages.
+fn large(look: &Look<'_>, huge: &str, forced: &str) -> Result<Vec<Change>, Unseen> {
+    let mut changes = Vec::new();
+    if forced == "deny" {
+        changes.push(look.change(&format!("{THP}/shmem_enabled"), "never")?);
+    }
+    if huge == "never" {
+        let setting = Setting::HugePages(SHM.into());
+        changes.push(Change { setting, from: huge.into(), to: "within_size".into() });
+    }
+    Ok(changes)
 }

@@ -1,5 +1,5 @@
-//! `vshmem doctor --daemon idle`: keeps virtual processors from idling, so that they need not be woken through the
-//! hypervisor; only where nobody else wants the cores (Song, Chen and Zang 2011, 3.2).
+//! `vshmem doctor --daemon idle`: keeps virtual processors from idling, so that they need not be woken
+//! through the hypervisor; only where nobody else wants the cores (Song, Chen and Zang 2011, 3.2).
 //!
 //! | module | subject |
 //! | --- | --- |
@@ -15,7 +15,7 @@ mod policy;
 mod prove;
 mod spinner;
 
-pub use place::{counts_steal, Source};
+pub use place::{counts_steal, polls, Source};
 pub use prove::{prove, Contender, Missing, Proof, Spread};
 
 use crate::cpus::{self, Cpus};
@@ -61,12 +61,12 @@ pub struct Processor {
     pub why: String,
 }
 
-/// Keeps processors from idling until a signal asks it to end. `say` is told how it stands at the beginning, and
-/// when that changes. This process must have one thread.
+/// Keeps processors from idling until a signal asks it to end. `say` is told how it stands at the beginning,
+/// and when that changes. This process must have one thread.
 ///
 /// # Errors
-/// It would gain nothing here, or take from others what it must not (the message says which), or nobody could tell;
-/// or there can't be processes of the kind.
+/// It would gain nothing here, or take from others what it must not (the message says which), or nobody could
+/// tell; or there can't be processes of the kind.
 pub fn run(
     system: &System,
     instruments: &dyn Instruments,

@@ -1,4 +1,5 @@
-//! Whether processors can be kept from idling here: in which kernels that helps, and where it would cost others.
+//! Whether processors can be kept from idling here: in which kernels that helps, and where it would cost
+//! others.
 
 use crate::checks::CLOCKS;
 use crate::instruments::Instruments;
@@ -113,8 +114,8 @@ pub fn steal(line: &str) -> Option<u64> {
     line.split_whitespace().nth(8)?.parse().ok()
 }
 
-/// The control group of this process that competes with others by a weight of its own, if there is one. In a group
-/// of the lowest class, all below it is less than what is outside.
+/// The control group of this process that competes with others by a weight of its own, if there is one. In a
+/// group of the lowest class, all below it is less than what is outside.
 fn competes(system: &System) -> Seen<Option<String>> {
     let groups = system.text("proc/self/cgroup")?.unwrap_or_default();
     for line in groups.lines() {

@@ -1,8 +1,8 @@
-//! Whether a virtual processor is kept from idling: a pure function from what was seen in a step, and from what it
-//! remembers.
+//! Whether a virtual processor is kept from idling: a pure function from what was seen in a step, and from
+//! what it remembers.
 //!
-//! Whether others want the core shows only while the processor wants it itself. So a rest ends with a trial: a step
-//! in which the processor is kept busy. If others want the core, the next rest is twice as long.
+//! Whether others want the core shows only while the processor wants it itself. So a rest ends with a trial:
+//! a step in which the processor is kept busy. If others want the core, the next rest is twice as long.
 
 /// When to stop, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +67,8 @@ impl State {
         matches!(self, State::Spins { .. })
     }
 
-    /// What to do after a step in which others took a part of the core (in percent; `None`: it can't be told), and
-    /// why, if that is something else than before.
+    /// What to do after a step in which others took a part of the core (in percent; `None`: it can't be
+    /// told), and why, if that is something else than before.
     pub fn step(self, taken: Option<f64>, settings: &Settings) -> (State, Option<Why>) {
         match self {
             State::Spins { calm, rest } => match taken {
@@ -174,8 +174,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is seen: a taken or unseen core is left in the next step, rests have their bounds, a change has
-        /// a reason, and between the limits nothing changes.
+        /// Whatever is seen: a taken or unseen core is left in the next step, rests have their bounds, a
+        /// change has a reason, and between the limits nothing changes.
         #[test]
         fn it_leaves_at_once_and_keeps_its_bounds(seen in proptest::collection::vec(parts(), 1..400)) {
             let mut state = State::new(&SETTINGS);

@@ -1,5 +1,5 @@
-//! What the daemon gains here: wake-ups as processors idle now, with the kernel's own polling (haltpoll), and with
-//! the daemon's processes, by turns.
+//! What the daemon gains here: wake-ups as processors idle now, with the kernel's own polling (haltpoll), and
+//! with the daemon's processes, by turns.
 
 use super::place::polls;
 use super::spinner::Spinner;
@@ -95,8 +95,8 @@ impl Way {
     }
 }
 
-/// Measures. What is changed meanwhile is in `file` first, and undone after each turn. This process must have one
-/// thread.
+/// Measures. What is changed meanwhile is in `file` first, and undone after each turn. This process must have
+/// one thread.
 ///
 /// # Errors
 /// No processor leaves a machine here when it idles; or it can't be measured, or was interrupted.

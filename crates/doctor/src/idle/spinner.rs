@@ -1,5 +1,5 @@
-//! The process that keeps a virtual processor from idling: one for each, of the lowest class, which never leaves the
-//! processor of its own.
+//! The process that keeps a virtual processor from idling: one for each, of the lowest class, which never
+//! leaves the processor of its own.
 
 use rustix::mm::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 use rustix::process::{
@@ -46,8 +46,8 @@ impl Page {
     }
 
     fn get(&self) -> &Shared {
-        // SAFETY: the mapping is ours until `self` is dropped, aligned to a page, and new pages are zero, which is a
-        // valid value; its fields are atomic.
+        // SAFETY: the mapping is ours until `self` is dropped, aligned to a page, and new pages are zero,
+        // which is a valid value; its fields are atomic.
         unsafe { &*self.0 }
     }
 }
@@ -169,7 +169,8 @@ fn become_lowest(cpu: usize, parent: Pid, shared: &Shared) -> io::Result<()> {
         return Err(io::ErrorKind::BrokenPipe.into());
     }
     obey_signals()?;
-    // With a session of its own it has a scheduling group of its own (autogroup), whose weight may be the least.
+    // With a session of its own it has a scheduling group of its own (autogroup), whose weight may be the
+    // least.
     setsid()?;
     leave_to_other_groups()?;
     let name = CString::new(format!("vshmem-idle/{cpu}"))?;
@@ -203,8 +204,8 @@ fn obey_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Gives this session's scheduling group the least weight: classes only count within a group. Nothing has to be
-/// done where the kernel has no such groups.
+/// Gives this session's scheduling group the least weight: classes only count within a group. Nothing has to
+/// be done where the kernel has no such groups.
 fn leave_to_other_groups() -> io::Result<()> {
     // An ordinary user may do this ten times a second, and others may do it, too.
     const TRIES: u32 = 100;
@@ -221,8 +222,8 @@ fn leave_to_other_groups() -> io::Result<()> {
 
 /// Spins until it is killed.
 fn spin(shared: &Shared) -> u8 {
-    // Pauses leave a core's units to its other thread. Many in a row are taken for a spin lock (pause loop exiting),
-    // so there is other work between them, longer than what AMD's processors take for a row.
+    // Pauses leave a core's units to its other thread. Many in a row are taken for a spin lock (pause loop
+    // exiting), so there is other work between them, longer than what AMD's processors take for a row.
     const PAUSES: u32 = 16;
     const WORK: u64 = 200;
     let (mut last, mut turn) = (Instant::now(), shared.turn.load(Ordering::Relaxed));
@@ -263,8 +264,8 @@ mod tests {
         }
     }
 
-    /// Other tests' threads run beside this one's; what the child does before it spins takes no lock of theirs that
-    /// fork(2) leaves behind (glibc's heap is made whole in the child).
+    /// Other tests' threads run beside this one's; what the child does before it spins takes no lock of
+    /// theirs that fork(2) leaves behind (glibc's heap is made whole in the child).
     #[test]
     fn it_is_of_the_lowest_class_spins_stops_and_ends() {
         let allowed = fs::read_to_string("/proc/self/status").unwrap();

@@ -14,7 +14,8 @@ pub struct Energy(Vec<(u64, u64)>);
 /// Only root may read them.
 pub fn read(system: &System) -> Result<Option<Energy>, Unseen> {
     let mut counts = Vec::new();
-    // Of `intel-rapl:0` and `intel-rapl:0:1` the first is a package, the second a part of it. AMD's are called so, too.
+    // Of `intel-rapl:0` and `intel-rapl:0:1` the first is a package, the second a part of it. AMD's are
+    // called so, too.
     for name in system.names(AT)?.iter().filter(|name| name.starts_with("intel-rapl:")) {
         let number = |file: &str| -> Result<Option<u64>, Unseen> {
             Ok(system.text(&format!("{AT}/{name}/{file}"))?.and_then(|text| text.trim().parse().ok()))

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 /// A turn of measuring.
 #[derive(Clone, Copy, Debug)]
 pub struct Wake {
-    /// Microseconds from one processor to another that idles, and back, while the first one idles; none where there
-    /// is one processor.
+    /// Microseconds from one processor to another that idles, and back, while the first one idles; none
+    /// where there is one processor.
     pub there_and_back: Option<f64>,
     /// Microseconds by which a sleep of a millisecond is late.
     pub late: f64,

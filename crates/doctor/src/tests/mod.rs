@@ -1,9 +1,12 @@
 //! Checks over recorded systems: each is whole but for one thing, which must be found, and nothing else.
 
+pub mod killed;
 mod remedies;
 pub mod tree;
 
-use crate::{examine, Finding, Instruments, Outcome, Recorded, Saved};
+use crate::instruments::Kvm;
+use crate::setting::Setting;
+use crate::{examine, Class, Finding, Instruments, Outcome, Recorded, Saved};
 use tree::Tree;
 
 const HOST: &str = include_str!("host.txt");
@@ -17,8 +20,13 @@ fn under(signature: &str) -> Recorded {
     Recorded { hypervisor: Some(signature.into()), ..Recorded::default() }
 }
 
+/// KVM that counts steal and lets machines poll for themselves.
 fn kvm() -> Recorded {
-    under("KVMKVMKVM")
+    promising(1 << 5 | 1 << 12, 0)
+}
+
+fn promising(features: u32, hints: u32) -> Recorded {
+    Recorded { kvm: Some(Kvm { features, hints }), ..under("KVMKVMKVM") }
 }
 
 fn found(tree: &Tree, instruments: &dyn Instruments) -> Vec<Finding> {
@@ -104,6 +112,125 @@ fn each_bottleneck_of_a_host_is_found_alone() {
     plant(HOST, &[("proc/4242/timerslack_ns", "50000")], &["timer-slack"]);
     let clock = "sys/devices/system/clocksource/clocksource0/current_clocksource";
     plant(HOST, &[(clock, "hpet")], &["clock-source"]);
+}
+
+#[test]
+fn the_second_page_table_is_judged_by_its_pages_and_by_what_splits_them() {
+    const PARAMETERS: &str = "sys/module/kvm/parameters";
+    let (nx, small) = (format!("{PARAMETERS}/nx_huge_pages"), "sys/kernel/debug/kvm/pages_4k");
+    let found = plant(HOST, &[(&nx, "Y\n")], &["second-page-table"]);
+    assert_eq!(finding(&found, "second-page-table").changes[0].to, "N");
+    let bug = ("sys/devices/system/cpu/vulnerabilities/itlb_multihit", "KVM: Mitigation: Split huge pages\n");
+    plant(HOST, &[(&nx, "Y\n"), bug], &[]);
+    plant(HOST, &[("sys/module/kvm_intel/parameters/ept", "N\n")], &["second-page-table"]);
+    plant(HOST, &[(small, "400000\n")], &["second-page-table"]);
+    let never = ("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
+    let found = plant(HOST, &[(small, "400000\n"), never], &["huge-pages", "second-page-table"]);
+    assert_eq!(finding(&found, "second-page-table").causes, ["huge-pages"]);
+}
+
+#[test]
+fn isolation_is_looked_for_in_partitions_and_isolcpus() {
+    const ISOLCPUS: &str = "sys/devices/system/cpu/isolated";
+    const GROUP: &str = "sys/fs/cgroup/machine.slice";
+    plant(HOST, &[(ISOLCPUS, "\n")], &["isolated-cores"]);
+    plant(HOST, &[(ISOLCPUS, "0\n")], &["isolated-cores"]);
+    plant(HOST, &[(ISOLCPUS, "\n"), ("sys/fs/cgroup/cpuset.cpus.isolated", "0-1\n")], &[]);
+    let partition = format!("{GROUP}/cpuset.cpus.partition");
+    let (none, effective) = ((ISOLCPUS, "\n"), (&*format!("{GROUP}/cpuset.cpus.effective"), "0-1,4-5\n"));
+    plant(HOST, &[none, effective, (&partition, "isolated\n")], &[]);
+    plant(HOST, &[none, effective, (&partition, "root\n")], &["isolated-cores"]);
+    let invalid = "isolated invalid (Cpu list in cpuset.cpus not exclusive)\n";
+    let found = plant(HOST, &[none, effective, (&partition, invalid)], &["isolated-cores"]);
+    assert!(finding(&found, "isolated-cores").why.contains("not exclusive"));
+    // Where somebody else runs there, the wait follows from that.
+    let waits = ("proc/4242/task/4251/schedstat", "80000000000 20000000000 9");
+    let found = plant(HOST, &[none, waits], &["isolated-cores", "run-delay"]);
+    assert_eq!(finding(&found, "run-delay").causes, ["isolated-cores"]);
+}
+
+#[test]
+fn quotas_and_rivals_are_found() {
+    let stat = "sys/fs/cgroup/machine.slice/vm.scope/cpu.stat";
+    plant(HOST, &[(stat, "usage_usec 900000\nthrottled_usec 100000\n")], &["quota"]);
+    plant(HOST, &[("proc/77/comm", "numad\n")], &["rivals"]);
+    // It leaves isolated processors alone, unless it was told which.
+    let irqbalance = ("proc/77/comm", "irqbalance\n");
+    plant(HOST, &[irqbalance], &[]);
+    let told = |list: &str| format!("PATH=/bin\0IRQBALANCE_BANNED_CPULIST={list}\0");
+    let found = plant(HOST, &[irqbalance, ("proc/77/environ", &told("1,7"))], &["rivals"]);
+    assert!(finding(&found, "rivals").why.contains("to the cores 0."));
+    plant(HOST, &[irqbalance, ("proc/77/environ", &told("0-1"))], &[]);
+    // What it does is its fault.
+    let hit = "            CPU0       CPU1\n  24:          7          0  PCI-MSI  eth0\n";
+    let planted = [
+        irqbalance,
+        ("proc/77/environ", &*told("7")),
+        ("proc/irq/24/effective_affinity_list", "0"),
+        ("proc/interrupts", hit),
+    ];
+    let found = plant(HOST, &planted, &["rivals", "interrupts"]);
+    assert_eq!(finding(&found, "interrupts").causes, ["rivals"]);
+}
+
+#[test]
+fn haltpoll_is_loaded_chosen_or_given_time() {
+    const CPUIDLE: &str = "sys/devices/system/cpu/cpuidle";
+    let (driver, governor) = (format!("{CPUIDLE}/current_driver"), format!("{CPUIDLE}/current_governor"));
+    let halts = [(&*driver, "none\n"), (&*governor, "menu\n")];
+    let module = |options: &[&str]| Setting::Module {
+        name: "cpuidle_haltpoll".into(),
+        options: options.iter().map(ToString::to_string).collect(),
+    };
+    let of = |tree: &Tree, kvm: &Recorded| {
+        let mut found = found(tree, kvm);
+        let place = found.iter().position(|it| it.id == "idle-exits").unwrap();
+        found.swap_remove(place)
+    };
+    let tree = Tree::new(GUEST);
+    halts.iter().for_each(|(path, text)| tree.put(path, text));
+    let it = of(&tree, &kvm());
+    assert_eq!((&it.changes[0].setting, &*it.changes[0].from), (&module(&["force=1"]), ""));
+    // KVM_HINTS_REALTIME: the hypervisor promises the cores.
+    assert_eq!(of(&tree, &promising(1 << 5, 1)).changes[0].setting, module(&[]));
+    // Others want the cores: polling would take them.
+    tree.put("proc/stat", "cpu  900 0 0 9000 0 0 0 900 0 0\n");
+    assert_eq!(of(&tree, &kvm()).verdict, Outcome::Fine);
+    assert_eq!(costly(&found(&tree, &kvm())), ["steal"]);
+    tree.put("proc/stat", "cpu  900 0 0 9000 0 0 0 0 0 0\n");
+    // It is built in, and did nothing.
+    tree.put("sys/module/cpuidle_haltpoll/parameters/force", "N\n");
+    let it = of(&tree, &kvm());
+    assert!(it.changes.is_empty() && it.class == Class::MachineRestart);
+
+    let tree = Tree::new(GUEST);
+    halts.iter().for_each(|(path, text)| tree.put(path, text));
+    tree.put("lib/modules/6.1.0-25-amd64/modules.dep", "kernel/fs/fuse/fuse.ko:\n");
+    assert!(of(&tree, &kvm()).changes.is_empty(), "there is no such module");
+    tree.put("proc/cmdline", "quiet idle=halt");
+    let it = of(&tree, &kvm());
+    assert!(it.verdict == Outcome::Unknown && it.changes.is_empty(), "idle= excludes it");
+
+    let tree = Tree::new(GUEST);
+    tree.put(&governor, "menu\n");
+    assert!(of(&tree, &kvm()).changes.is_empty(), "the kernel has no such governor");
+    tree.put(&format!("{CPUIDLE}/available_governors"), "ladder menu haltpoll\n");
+    let it = of(&tree, &kvm());
+    assert_eq!((&*it.changes[0].from, &*it.changes[0].to), ("menu", "haltpoll"));
+}
+
+#[test]
+fn nobody_polls_twice_and_steal_is_told() {
+    let tree = Tree::new(GUEST);
+    assert_eq!(costly(&found(&tree, &promising(1 << 5, 0))), ["double-polling"]);
+    let unknown = found(&tree, &under("KVMKVMKVM"));
+    assert_eq!(finding(&unknown, "double-polling").verdict, Outcome::Unknown);
+    // Nothing was ever stolen, and nobody says that it would be counted.
+    tree.put("proc/stat", "cpu  900 0 0 9000 0 0 0 0 0 0\n");
+    assert_eq!(finding(&found(&tree, &under("KVMKVMKVM")), "steal").verdict, Outcome::Unknown);
+    tree.put("proc/cmdline", "idle=poll");
+    assert_eq!(costly(&found(&tree, &promising(1 << 5, 0))), [""; 0], "it never halts");
+    plant(GUEST, &[("proc/stat", "cpu  900 0 0 9000 0 0 0 900 0 0\n")], &["steal"]);
 }
 
 #[test]
@@ -224,14 +351,23 @@ fn two_processors_on_a_core_are_named_and_a_free_core_is_found() {
 fn pools_need_the_option_of_their_mount() {
     let tree = Tree::new(GUEST);
     tree.allocate("dev/shm/vshmem.0/large", 65 << 20);
-    assert_eq!(costly(&found(&tree, &kvm())), ["pool-huge-pages"]);
+    let result = found(&tree, &kvm());
+    assert_eq!(costly(&result), ["pool-huge-pages"]);
+    let change = &finding(&result, "pool-huge-pages").changes[0];
+    assert_eq!(
+        (&*change.setting.to_string(), &*change.from, &*change.to),
+        ("option huge of /dev/shm", "never", "within_size")
+    );
     tree.put("proc/self/mounts", "tmpfs /dev/shm tmpfs rw,huge=within_size 0 0\n");
     assert_eq!(costly(&found(&tree, &kvm())), [""; 0]);
     tree.put(
         "sys/kernel/mm/transparent_hugepage/shmem_enabled",
         "always within_size advise never [deny] force",
     );
-    assert_eq!(costly(&found(&tree, &kvm())), ["pool-huge-pages"]);
+    let result = found(&tree, &kvm());
+    assert_eq!(costly(&result), ["pool-huge-pages"]);
+    let [change] = &*finding(&result, "pool-huge-pages").changes else { panic!("{result:?}") };
+    assert_eq!((&*change.from, &*change.to), ("deny", "never"), "the mount has the option already");
 }
 
 #[test]

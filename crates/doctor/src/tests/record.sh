@@ -27,6 +27,13 @@ printf '== proc/vmstat\n'
 grep -E '^(pswp|balloon_|numa_hint_faults )' /proc/vmstat
 printf '== proc/self/mounts\n'
 grep ' /dev/shm ' /proc/self/mounts || true
+printf '== proc/stat\n'
+head -n 1 /proc/stat
+show /proc/sys/kernel/osrelease /proc/cmdline /sys/devices/system/cpu/cpuidle/available_governors \
+    /sys/devices/system/cpu/isolated /sys/devices/system/cpu/nohz_full \
+    /sys/devices/system/cpu/vulnerabilities/itlb_multihit /sys/fs/cgroup/cpuset.cpus.isolated \
+    /sys/module/kvm/parameters/nx_huge_pages /sys/module/kvm/parameters/tdp_mmu \
+    /sys/module/kvm_intel/parameters/ept /sys/module/kvm_amd/parameters/npt /sys/kernel/debug/kvm/pages_*
 show /proc/uptime /proc/interrupts /proc/sys/kernel/numa_balancing /sys/devices/system/cpu/online \
     /sys/devices/system/clocksource/clocksource0/*_clocksource /sys/devices/system/cpu/cpuidle/current_* \
     /sys/devices/system/cpu/cpu*/topology/thread_siblings_list \

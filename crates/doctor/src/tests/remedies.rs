@@ -5,26 +5,31 @@ use super::{costly, finding, found, kvm, HOST};
 use crate::remedy::{fix, undo, Done};
 use crate::saved::{Entry, Saved};
 use crate::setting::{Setting, Thread};
-use crate::{examine, Change, Outcome, System};
+use crate::{examine, Change, Instruments, Live, System};
 use std::process::{Child, Command};
 
-const KSM: &str = "sys/kernel/mm/ksm/run";
-const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+pub const KSM: &str = "sys/kernel/mm/ksm/run";
+pub const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
 
 /// A host with two things that cost.
-fn ill() -> Tree {
+pub fn ill() -> Tree {
     let tree = Tree::new(HOST);
     tree.put(KSM, "1\n");
     tree.put(THP, "always madvise [never]\n");
     tree
 }
 
-fn changes(tree: &Tree) -> Vec<(&'static str, Change)> {
-    let found = found(tree, &kvm());
+pub fn changes(tree: &Tree) -> Vec<(&'static str, Change)> {
+    changes_of(tree.system())
+}
+
+/// What `--fix` would change.
+pub fn changes_of(system: &System) -> Vec<(&'static str, Change)> {
+    let found = examine(system, &kvm(), &Saved::default());
     found.iter().flat_map(|it| it.changes.iter().map(|change| (it.id, change.clone()))).collect()
 }
 
-fn all_done(done: &[Done]) -> bool {
+pub fn all_done(done: &[Done]) -> bool {
     done.iter().all(|it| matches!(it, Done::Yes(_)))
 }
 
@@ -63,7 +68,7 @@ fn what_somebody_else_has_set_is_left_alone_and_is_drift() {
     let saved = Saved::read(&tree.state(), tree.system()).unwrap();
     let found = examine(tree.system(), &kvm(), &saved);
     assert_eq!(costly(&found), ["drift"]);
-    assert!(finding(&found, "drift").why.contains("tuned"));
+    assert!(finding(&found, "drift").why.contains("(tuned)"));
     let done = undo(tree.system(), &tree.state()).unwrap();
     assert!(done.iter().any(|it| matches!(it, Done::No(why) if why.contains("somebody else"))), "{done:?}");
     assert_eq!((tree.text(KSM).trim(), tree.text(THP).trim()), ("1", "[always] madvise never"));
@@ -92,6 +97,40 @@ fn an_interrupted_fix_is_undone_as_far_as_it_came() {
 }
 
 #[test]
+fn modules_and_mounts_are_undone_as_they_were() {
+    let tree = Tree::new("== proc/self/mounts\ntmpfs /dev/shm tmpfs rw,nosuid 0 0\n");
+    let module = Setting::Module { name: "cpuidle_haltpoll".into(), options: vec!["force=1".into()] };
+    let huge = Setting::HugePages("dev/shm".into());
+    assert_eq!(module.to_string(), "module cpuidle_haltpoll force=1");
+    assert_eq!(module.current(tree.system()).unwrap().as_deref(), Some(""));
+    assert_eq!(huge.current(tree.system()).unwrap().as_deref(), Some("never"));
+    // Both are written down, and a recorded system has neither.
+    let change = |setting: &Setting, from: &str, to: &str| {
+        ("x", Change { setting: setting.clone(), from: from.into(), to: to.into() })
+    };
+    let all = [change(&module, "", "loaded"), change(&huge, "never", "within_size")];
+    assert!(fix(tree.system(), &tree.state(), &all).unwrap().iter().all(|it| matches!(it, Done::No(_))));
+    // Killed after it was done, and somebody has mounted the file system otherwise since.
+    let entries = all.iter().map(|(check, change)| Entry {
+        check: (*check).into(),
+        setting: change.setting.clone(),
+        was: change.from.clone(),
+        set: change.to.clone(),
+    });
+    Saved { entries: entries.collect(), lost: false }.write(&tree.state(), tree.system()).unwrap();
+    tree.put("proc/self/mounts", "tmpfs /dev/shm tmpfs rw,nosuid,huge=always 0 0\n");
+    let done = undo(tree.system(), &tree.state()).unwrap();
+    assert!(
+        matches!(&done[0], Done::No(why) if why.contains("somebody else has set it to always")),
+        "{done:?}"
+    );
+    assert!(matches!(&done[1], Done::Needless(why) if why.contains("as it was")), "{done:?}");
+    tree.put("proc/self/mounts", "proc /proc proc rw 0 0\n");
+    let done = undo(tree.system(), &tree.state()).unwrap();
+    assert!(matches!(&*done, [Done::Needless(why)] if why.contains("is gone")), "{done:?}");
+}
+
+#[test]
 fn what_is_refused_is_no_change() {
     let tree = ill();
     let setting = Setting::file("sys/kernel/mm/ksm");
@@ -103,6 +142,25 @@ fn what_is_refused_is_no_change() {
     let change = Change { setting: Setting::Affinity(thread), from: "0".into(), to: "1".into() };
     let done = fix(tree.system(), &tree.state(), &[("shared-cores", change)]).unwrap();
     assert!(matches!(&*done, [Done::No(_)]), "{done:?}");
+}
+
+#[test]
+fn those_are_suspected_who_set_the_like() {
+    let suspected = |path: &str, running: &str| {
+        let tree = Tree::new(HOST);
+        tree.put(path, "5\n");
+        tree.put("proc/77/comm", running);
+        let entry =
+            Entry { check: "x".into(), setting: Setting::file(path), was: "5".into(), set: "7".into() };
+        let found = examine(tree.system(), &kvm(), &Saved { entries: vec![entry], lost: false });
+        finding(&found, "drift").why.clone()
+    };
+    assert!(
+        suspected("sys/fs/cgroup/machine.slice/cpu.weight", "tuned").contains("(systemd (daemon-reload))")
+    );
+    assert!(suspected("proc/irq/24/smp_affinity_list", "irqbalance").contains("(irqbalance)"));
+    assert!(suspected("sys/kernel/mm/ksm/sleep_millisecs", "ksmtuned").contains("(ksmtuned)"));
+    assert!(suspected("proc/sys/vm/swappiness", "numad").contains("no program that is known for it"));
 }
 
 #[test]
@@ -127,13 +185,22 @@ fn a_damaged_file_is_refused() {
 
 #[test]
 fn looking_changes_nothing() {
+    let before_any = |tree: &Tree, instruments: &dyn Instruments| {
+        let before = tree.snapshot();
+        assert!(before.len() > 30, "{before:?}");
+        found(tree, instruments);
+        assert_eq!(before, tree.snapshot());
+    };
     let tree = ill();
-    let before: Vec<String> = [KSM, THP, "proc/4242/task/4250/status"].map(|file| tree.text(file)).into();
-    let found = found(&tree, &kvm());
-    assert!(found.iter().any(|it| it.verdict == Outcome::Costs));
-    let after: Vec<String> = [KSM, THP, "proc/4242/task/4250/status"].map(|file| tree.text(file)).into();
-    assert_eq!(before, after);
-    assert!(!tree.state().exists());
+    before_any(&tree, &kvm());
+    // Also by what measures this kernel.
+    before_any(&tree, &Live);
+    before_any(&Tree::new(super::GUEST), &kvm());
+    before_any(&Tree::new(super::EMULATED), &super::under("TCGTCGTCGTCG"));
+    // And deciding what to change.
+    let before = tree.snapshot();
+    assert!(!changes(&tree).is_empty());
+    assert_eq!(before, tree.snapshot());
 }
 
 /// A real process, which is ended in any case.

@@ -3,7 +3,7 @@
 use crate::System;
 use rustix::fs::{fallocate, FallocateFlags};
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{symlink, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -78,6 +78,25 @@ impl Tree {
     /// A file's text.
     pub fn text(&self, path: &str) -> String {
         fs::read_to_string(self.root.join(path)).unwrap()
+    }
+
+    /// All files: what is in them, where links lead, and when each was changed.
+    pub fn snapshot(&self) -> Vec<(PathBuf, String, i64)> {
+        let (mut found, mut left) = (Vec::new(), vec![self.root.clone()]);
+        while let Some(path) = left.pop() {
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let content = match meta.file_type() {
+                kind if kind.is_dir() => {
+                    left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                    String::new()
+                }
+                kind if kind.is_symlink() => fs::read_link(&path).unwrap().display().to_string(),
+                _ => fs::read_to_string(&path).unwrap(),
+            };
+            found.push((path, content, meta.ctime() * 1_000_000_000 + meta.ctime_nsec()));
+        }
+        found.sort();
+        found
     }
 
     /// The system.
