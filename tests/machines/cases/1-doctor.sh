@@ -90,4 +90,13 @@ why=$(vshmem doctor --json shared-cores | field 'told["findings"][0]["why"]')
 contains "doctor on the host names one of two that share a core" \
     "vshmem-$VSHMEM_CLUSTER-vm0 ($(pid_of vm0))" "$why"
 contains "and the other one" "vshmem-$VSHMEM_CLUSTER-vm1 ($(pid_of vm1))" "$why"
+# There each machine's idle daemon takes from the other one.
+"$VSHMEM_BIN" doctor --vm vm0,vm1 --daemon idle >"$work/idle" 2>&1 &
+daemon=$!
+stops() { grep -Eq "^$1: .*left to idle: something outside took [0-9]+ %.*; another try" "$work/idle"; }
+both_stop() { stops vm0 && stops vm1; }
+eventually "idle daemons whose processors share a core leave it" both_stop
+kill -TERM "$daemon"
+wait "$daemon"
+equal "and end with the command" "0 0" "$(in_vm "$processes") $(vshmem exec vm1 -- sh -c "$processes")"
 taskset -pc "$were" "$first" >/dev/null && taskset -pc "$other" "$second" >/dev/null

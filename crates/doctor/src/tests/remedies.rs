@@ -6,6 +6,8 @@ use crate::remedy::{fix, undo, Done};
 use crate::saved::{Entry, Saved};
 use crate::setting::{Setting, Thread};
 use crate::{examine, Change, Instruments, Live, System};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command};
 
 pub const KSM: &str = "sys/kernel/mm/ksm/run";
@@ -128,6 +130,37 @@ fn modules_and_mounts_are_undone_as_they_were() {
     tree.put("proc/self/mounts", "proc /proc proc rw 0 0\n");
     let done = undo(tree.system(), &tree.state()).unwrap();
     assert!(matches!(&*done, [Done::Needless(why)] if why.contains("is gone")), "{done:?}");
+}
+
+/// Another process of this test, in which `modprobe` is a script of ours.
+#[test]
+#[ignore = "it is what the next test starts"]
+fn loader() {
+    let setting = Setting::Module { name: "cpuidle_haltpoll".into(), options: vec!["force=1".into()] };
+    let set = |value: &str| setting.set(&System::live(), value);
+    set("loaded").unwrap();
+    set("").unwrap();
+    let why = Setting::Module { name: "unknown".into(), options: Vec::new() }.set(&System::live(), "loaded");
+    assert_eq!(why.unwrap_err().to_string(), "modprobe: FATAL: Module unknown not found.");
+}
+
+#[test]
+fn modules_are_loaded_and_removed_by_modprobe() {
+    let tree = Tree::new("");
+    let script = "#!/bin/sh\nprintf '%s\\n' \"$*\" >>\"$0.said\"\ncase $* in\n*unknown)\n    \
+        echo 'modprobe: FATAL: Module unknown not found.' >&2\n    exit 1\n    ;;\nesac\n";
+    tree.put("bin/modprobe", script);
+    let bin = tree.system().path("bin");
+    std::fs::set_permissions(bin.join("modprobe"), Permissions::from_mode(0o755)).unwrap();
+    let mut loader = Command::new(std::env::current_exe().unwrap());
+    loader.args(["--ignored", "--exact", "tests::remedies::loader"]);
+    loader.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default()));
+    let done = loader.output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    assert_eq!(
+        tree.text("bin/modprobe.said"),
+        "-- cpuidle_haltpoll force=1\n-r -- cpuidle_haltpoll\n-- unknown\n"
+    );
 }
 
 #[test]
