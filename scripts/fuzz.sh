@@ -86,7 +86,11 @@ echo "== build"
 RUSTC_BOOTSTRAP=1 RUSTFLAGS="$flags" $cargo build --release --locked --quiet --features fuzzer \
     --manifest-path fuzz/Cargo.toml --target-dir "$build" --target "$triple"
 
-mkdir -p "$work/found"
+mkdir -p "$work/found" "$work/texts"
+# Examples are texts to begin with, by the number of their reader (fuzz/src/texts.rs).
+for file in examples/cluster/*.toml; do
+    { printf O && cat "$file"; } >"$work/texts/$(basename "$file" .toml)"
+done
 passed=0 failed=0
 for name in $targets; do
     echo "== $name (${steps:+$steps steps}${limit:+$seconds s})"

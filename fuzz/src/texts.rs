@@ -46,9 +46,18 @@ const ROOMS: [Room; 3] = [
             "attached",
             "relay",
             "remote command",
+            "description",
         ],
     },
 ];
+
+/// The input by which the reader of this name, if there is one, reads a text.
+pub fn addressed(name: &str, text: &[u8]) -> Option<Vec<u8>> {
+    let find =
+        |(room, its): (usize, &Room)| Some((room, its.numbers.iter().position(|other| *other == name)?));
+    let (room, number) = ROOMS.iter().enumerate().find_map(find)?;
+    Some([&[(room << 5 | number) as u8], text].concat())
+}
 
 /// Has the rest of the bytes read.
 pub fn run(bytes: &[u8]) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
-use vshmem_fuzz::{Target, TARGETS};
+use vshmem_fuzz::{texts, Target, TARGETS};
 
 /// For one input, on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -56,5 +56,20 @@ fn what_fuzzers_begin_with_does_no_harm() {
         let (n, begun) = (files.len(), Instant::now());
         replay(name, *target, files);
         println!("{name}: {n} inputs in {:.1} s", begun.elapsed().as_secs_f64());
+    }
+}
+
+#[test]
+fn the_examples_of_clusters_do_no_harm() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/cluster");
+    let files: Vec<PathBuf> =
+        fs::read_dir(folder).expect("examples").map(|entry| entry.expect("a file").path()).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let text = fs::read(&file).expect("a file that can be read");
+        let input = texts::addressed("description", &text).expect("a reader of descriptions");
+        // The letter that scripts/fuzz.sh puts before them.
+        assert_eq!(input[0], b'O');
+        texts::run(&input);
     }
 }
