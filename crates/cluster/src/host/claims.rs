@@ -12,15 +12,13 @@ use crate::launcher::table;
 use crate::memory;
 use crate::size;
 use crate::state::directories::{cluster_names, runtime_directory};
-use crate::state::lock::{lock_at, wait_for_lock};
+use crate::state::lock::{lock_at, wait_for_lock, CLAIMS};
 use crate::state::machine::{state, MachineState};
 use crate::state::record::{Machine, Record};
 use std::fs;
 
 /// Memory that running a machine takes besides its own: the program, its threads, the page tables.
 const OVERHEAD: u64 = 64 << 20;
-/// The lock's file. A cluster's has another ending.
-const LOCK: &str = "host.claims";
 
 /// Claims memory for the machines of this record with these indices, in the pages that they are to have, and
 /// the cores that `place` gives them, by writing the record. An error if this host does not have as much.
@@ -68,7 +66,7 @@ fn with_pages(
 
 /// Claims the cores that `place` gives machines of a record, by writing it.
 pub fn claim_cores(record: &mut Record, place: impl FnOnce(&mut Record) -> Result<()>) -> Result<()> {
-    let file = runtime_directory()?.join(LOCK);
+    let file = runtime_directory()?.join(CLAIMS);
     let lock = wait_for_lock("what machines have of this host", || lock_at(&file))?;
     let claimed = place(record).and_then(|()| record.write());
     let _ = fs::remove_file(&file);

@@ -9,7 +9,7 @@ use crate::launcher::{dead, pool, table};
 use crate::participants::MemberId;
 use crate::pools;
 use crate::state::directories::{boot_id, cluster_directory, cluster_names};
-use crate::state::lock::{lock_cluster, remove_cluster_directory};
+use crate::state::lock::{lock_cluster, remove_cluster_directory, remove_left_locks};
 use crate::state::machine::{no_cluster, state, Health, MachineState};
 use crate::state::record::{Granted, Machine, Record};
 use std::fs;
@@ -164,6 +164,7 @@ pub fn down(cluster: Option<&str>) -> Result<Vec<String>> {
         Some(name) => vec![name.to_string()],
         None => cluster_names()?,
     };
+    remove_left_locks()?;
     for name in &names {
         if !cluster_directory(name)?.exists() {
             return Err(no_cluster(name));

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::placement::cpuset::CpuSet;
 use crate::state::directories::{boot_id, cluster_directory, private_directory, runtime_path};
-use crate::state::lock::{lock_at, wait_for_lock};
+use crate::state::lock::{lock_at, wait_for_lock, DEVICES};
 use crate::state::machine::{state, MachineState};
 use crate::state::record::{Machine, Record};
 use std::fs;
@@ -27,8 +27,6 @@ use vshmem_devices::want::{Want, Which};
 const OF_ROOT: &str = "/run/vshmem-devices";
 /// How long the kernel may take to let go of the devices of a machine that was killed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The lock's file.
-const LOCK: &str = "host.devices";
 
 /// What machines hold of this host, as far as this user's ledger says.
 ///
@@ -49,7 +47,7 @@ fn directory() -> PathBuf {
 fn with<T>(work: impl FnOnce(&mut Devices<'_>) -> Result<T>) -> Result<T> {
     let directory = directory();
     private_directory(&directory)?;
-    let file = directory.join(LOCK);
+    let file = directory.join(DEVICES);
     let lock = wait_for_lock("the devices of this host", || lock_at(&file))?;
     let (tree, store) = (Directory::live(), FileStore::in_directory(&directory));
     let done = Devices::open(&tree, &store).and_then(|mut devices| work(&mut devices));

@@ -61,37 +61,52 @@ fn begin(
     for machine in &options.machines {
         check_image(launcher, &machine.name, &machine.image)?;
     }
-    let lock = lock_cluster(&options.cluster)?;
-    if let Some(record) = Record::read(&options.cluster)? {
-        let running = |machine| state(&record, machine) != MachineState::Died;
-        if record.machines.iter().any(running) {
-            return Err(error!("the cluster {} is already up", options.cluster).hint(
-                "See vshmem ps. Stop it with vshmem down, or choose another name with vshmem up --cluster.",
-            ));
+    let lock = loop {
+        let lock = lock_cluster(&options.cluster)?;
+        let record = Record::read(&options.cluster)?;
+        record.as_ref().map_or(Ok(()), check_ended)?;
+        if record.is_none() {
+            // The record of a cluster that runs may be lost.
+            check_unused(&own_pools(options))?;
+            if !cluster_directory(&options.cluster)?.exists() {
+                break lock;
+            }
         }
-        if record.is_left_to_restart() {
-            let cluster = &options.cluster;
-            return Err(
-                error!("the machines of the cluster {cluster} have died").hint(format!(
-                    "Restart them, with the pool that they had: vshmem restart -c {cluster}. Or remove them: vshmem down -c {cluster}"
-                )),
-            );
-        }
-        // Left by an interrupted `up`, or by an earlier boot of the host.
-        cluster::remove(&options.cluster, Some(&record))?;
-    }
-    // The record of a cluster that runs may be lost.
+        // Left by an interrupted command, or by an earlier boot of the host. The lock's file goes with it.
+        cluster::remove(&options.cluster, record.as_ref())?;
+    };
     disks::remove(&options.cluster)?;
     let made = own_pools(options);
-    for name in &made {
-        users::check_unused(&pool::path(name).to_string_lossy()).map_err(|error| error.code(OUR_FAILURE))?;
-        pool::remove(name)?;
-    }
+    made.iter().try_for_each(|name| pool::remove(name))?;
     let mut started = Started { name: options.cluster.clone(), pools: made, record: None };
     let record = start(launcher, options, how, &mut started, report)?;
     started.keep();
     drop(lock);
     Ok(record)
+}
+
+/// An error if anybody uses pools that are to be made anew.
+fn check_unused(pools: &[String]) -> Result<()> {
+    let path = |name: &String| pool::path(name).to_string_lossy().into_owned();
+    let check = |name| users::check_unused(&path(name)).map_err(|error| error.code(OUR_FAILURE));
+    pools.iter().try_for_each(check)
+}
+
+/// An error unless nothing of a cluster runs, or is to be kept.
+fn check_ended(record: &Record) -> Result<()> {
+    let cluster = &record.name;
+    let running = |machine| state(record, machine) != MachineState::Died;
+    if record.machines.iter().any(running) {
+        return Err(error!("the cluster {cluster} is already up").hint(
+            "See vshmem ps. Stop it with vshmem down, or choose another name with vshmem up --cluster.",
+        ));
+    }
+    if record.is_left_to_restart() {
+        return Err(error!("the machines of the cluster {cluster} have died").hint(format!(
+            "Restart them, with the pool that they had: vshmem restart -c {cluster}. Or remove them: vshmem down -c {cluster}"
+        )));
+    }
+    Ok(())
 }
 
 /// An error unless a machine of this name can boot this image, as far as its files tell.

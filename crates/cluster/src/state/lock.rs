@@ -11,6 +11,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
+/// The file of the lock of what machines have of this host's memory and cores.
+pub const CLAIMS: &str = "host.claims";
+/// The file of the lock of the devices of this host.
+pub const DEVICES: &str = "host.devices";
+/// What the files of clusters' locks end with.
+const OF_CLUSTER: &str = "lock";
+
 /// How long another command may hold a lock that is waited for.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -54,7 +61,7 @@ pub fn busy(name: &str) -> Error {
 /// The same; `None` if another command holds it.
 pub fn try_lock_cluster(name: &str) -> Result<Option<Lock>> {
     check_name(name)?;
-    lock_at(&runtime_directory()?.join(format!("{name}.lock")))
+    lock_at(&runtime_directory()?.join(name).with_extension(OF_CLUSTER))
 }
 
 /// Takes the lock whose file is at this path. Its holder may remove the file.
@@ -90,7 +97,28 @@ pub fn remove_cluster_directory(name: &str) -> Result<()> {
         _ => (),
     }
     let runtime = runtime_directory()?;
-    let _ = fs::remove_file(runtime.join(format!("{name}.lock")));
+    let _ = fs::remove_file(directory.with_extension(OF_CLUSTER));
+    let _ = fs::remove_dir(&runtime);
+    Ok(())
+}
+
+/// Removes the files of locks that killed commands have left: those that nobody holds, unless their cluster
+/// is there. And the user's directory, if nothing else is in it.
+pub fn remove_left_locks() -> Result<()> {
+    let runtime = runtime_directory()?;
+    let entries = fs::read_dir(&runtime).explain(|| format!("reading {}", runtime.display()))?;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let is_left = match path.extension().is_some_and(|ending| ending == OF_CLUSTER) {
+            true => !path.with_extension("").exists(),
+            false => path.file_name().is_some_and(|name| name == CLAIMS || name == DEVICES),
+        };
+        if is_left {
+            if let Ok(Some(lock)) = lock_at(&path) {
+                let _ = fs::remove_file(&path);
+                drop(lock);
+            }
+        }
+    }
     let _ = fs::remove_dir(&runtime);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Records of clusters and their machines.
 
-use super::directories::{boot_id, cluster_directory};
+use super::directories::{boot_id, check_name, cluster_directory, runtime_path};
 use super::ports::Ports;
 use super::process::Process;
 use super::share::Share;
@@ -205,6 +205,9 @@ impl Record {
     /// Reads a cluster's record; `None` if there is none.
     pub fn read(name: &str) -> Result<Option<Record>> {
         let hint = format!("Remove what is left with: vshmem down --cluster {name}");
+        if !runtime_path().exists() {
+            return check_name(name).map(|()| None);
+        }
         stored::read(&cluster_directory(name)?.join(RECORD), VERSION, &hint)
     }
 

@@ -34,6 +34,10 @@ const ACCEPTS_PER_EVENT: usize = 16;
 /// How long the workers of pools may take to end.
 const WORKERS_TIMEOUT: Duration = Duration::from_millis(300);
 
+/// How long a back end that ends with its last pool waits for the first one: whoever started it may be killed
+/// before it says which.
+const FIRST_POOL_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// How often the back end looks after its pools.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -59,6 +63,7 @@ struct Server<'a> {
     /// The last number of a pool or connection.
     serial: u32,
     since: u64,
+    begun: Instant,
     ever_served: bool,
     next: Next,
     next_tick: Instant,
@@ -119,6 +124,7 @@ impl<'a> Server<'a> {
             names: HashMap::new(),
             serial: 0,
             since: now(),
+            begun: Instant::now(),
             ever_served: false,
             next: Next::GoOn,
             next_tick: Instant::now() + TICK,
@@ -228,10 +234,15 @@ impl<'a> Server<'a> {
         if self.next_tick <= Instant::now() {
             self.tick();
         }
-        if self.program.transient && self.ever_served && self.pools.is_empty() {
+        if self.program.transient && self.pools.is_empty() && !self.may_get_its_first() {
             self.next = Next::Stop;
         }
         Ok(())
+    }
+
+    /// Whether it has served no pool yet, and may be about to.
+    fn may_get_its_first(&self) -> bool {
+        !self.ever_served && (!self.clients.is_empty() || self.begun.elapsed() < FIRST_POOL_TIMEOUT)
     }
 
     fn signalled(&mut self) {

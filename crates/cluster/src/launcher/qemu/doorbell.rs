@@ -4,6 +4,7 @@ use crate::error::{Error, Explain, Result};
 use crate::interrupt;
 use crate::state::directories::runtime_directory;
 use crate::state::record::Granted;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vshmem_agent::ivshmem::client::{ensure, request, status};
@@ -54,6 +55,8 @@ pub fn end(pool: &Path) {
     };
     let served = |path: &str| Path::new(path) == pool;
     let Ok(Some(before)) = status(&directory) else {
+        // A command that was killed may have made it for nothing.
+        let _ = fs::remove_dir(directory.path());
         return;
     };
     for found in before.pools.iter().filter(|found| served(&found.path)) {
