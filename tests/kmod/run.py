@@ -55,7 +55,7 @@ class Machine:
         self.name = name
         self.monitor_path = setup.work / f"{name}.qmp"
         self.monitor = None
-        append = f"console=ttyS0 quiet panic=-1 no_timer_check test={test}"
+        append = f"console=ttyS0 quiet panic=-1 cryptomgr.notests no_timer_check test={test}"
         append += f" memory_type={memory_type} rounds={ROUNDS} seconds={SECONDS} {more}"
         append += " watched=1" if WATCHED else ""
         command = [

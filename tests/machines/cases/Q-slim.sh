@@ -1,6 +1,8 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2154 # lib.sh sets it; machines expand what is quoted
 # Slim machines: their initramfs is all that they have. SLIM_MACHINES (3) says how many; 16 are the example's.
+# With MACHINES_FULL a machine that boots Debian's cloud image is compared with them. SLIM_CYCLES (1) says how
+# often a command that starts one is killed, and one comes and goes.
 
 cluster=$VSHMEM_CLUSTER
 vshmem down >/dev/null 2>&1
@@ -9,26 +11,33 @@ count=${SLIM_MACHINES:-3}
 sed "s/count = 16/count = $count/" "$MACHINES_ROOT/examples/cluster/slim.toml" >"$work/slim.toml"
 # One with this host's root, to compare.
 printf '[[machines]]\nname = "plain"\nmemory = "256M"\n' >>"$work/slim.toml"
+compared="vm0 plain"
+if [ -n "${MACHINES_FULL:-}" ]; then
+    printf '[[machines]]\nname = "debian"\nmemory = "512M"\nimage = "%s.qcow2"\n' \
+        "$("$MACHINES_ROOT/tests/machines/image.sh")" >>"$work/slim.toml"
+    compared="$compared debian"
+fi
 "${CC:-cc}" -O2 -static -o "$work/fwq" "$programs/fwq.c"
-if ! LIMIT=300 vshmem up "$work/slim.toml" --timeout 250 >"$work/up" 2>&1; then
+if ! LIMIT=700 vshmem up "$work/slim.toml" --timeout 600 >"$work/up" 2>&1; then
     failed "slim machines come up" "$(cat "$work/up")"
     exit 1
 fi
 passed "$count slim machines come up: $(tail -n 1 "$work/up")"
 
-# When a machine took commands, for how long its virtual core had run on one of the host's by then, and how
-# much of its memory is taken, in KiB.
+# When a machine's first program ran and when it took commands, both by its own clock; for how long its core
+# had run on one of the host's by now; its memory that is taken, and its QEMU's, in KiB.
+first() { vshmem exec -u root "$1" -- dmesg | sed -n 's/^\[ *\([0-9.]*\)\] Run .* as init process/\1/p'; }
 began() { sed -n 's/.*commands are taken \([0-9.]*\) s after.*/\1/p' \
     "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/$1/console.log" | tail -n 1; }
 spent() { sed 's/.*) //' "/proc/$(pid_of "$1")/task/$(processor_of "$1")/stat" |
     awk -v hz="$(getconf CLK_TCK)" '{ print ($12 + $13) / hz }'; }
 taken() { vshmem exec "$1" -- cat /proc/meminfo |
     awk '/^MemTotal/ { total = $2 } /^MemAvailable/ { print total - $2 }'; }
-for machine in vm0 plain; do
-    echo "        $machine took commands after $(began "$machine") s, having run for $(spent "$machine")"
-done
-for machine in vm0 plain; do
-    echo "        $machine: $(taken "$machine") KiB are taken; quanta of a millisecond:" \
+resident() { awk '/^VmRSS/ { print $2 }' "/proc/$(pid_of "$1")/status"; }
+echo "        machine  first program  commands  core ran  taken KiB  QEMU's KiB   quanta of a millisecond"
+for machine in $compared; do
+    printf '        %-8s %11s s %7s s %7s s %10s %11s   %s\n' "$machine" "$(first "$machine")" \
+        "$(began "$machine")" "$(spent "$machine")" "$(taken "$machine")" "$(resident "$machine")" \
         "$(vshmem exec "$machine" -- "$work/fwq" 1000 1000000)"
 done
 holds "less than 64 MiB of a machine's memory are taken" test "$(taken vm0)" -lt 65536
@@ -41,4 +50,39 @@ contains "what commands make in one of them" 0x00007777 "$(vshmem run --no-prefi
     "$work/make" && vshmem exec vm1 -- "$VSHMEM_BIN" ipcs)"
 vshmem down
 nothing_left "nothing is left of slim machines"
+
+# By a clock that goes on a nanosecond with each instruction: whatever else the host does, it shows the same.
+if ! has_kvm; then
+    mkdir -p "$work/counted"
+    cat >"$work/counted/qemu-system-x86_64" <<QEMU
+#!/bin/bash
+for word; do
+    [ "\$word" != tcg,thread=multi ] || word=tcg,thread=single
+    words+=("\$word")
+done
+exec "$(command -v qemu-system-x86_64)" "\${words[@]}" -icount shift=0
+QEMU
+    chmod -R a+rx "$work/counted"
+    printf '[[machines]]\nname = "vm0"\nimage = "slim"\nmemory = "112M"\n' >"$work/slim.toml"
+    LIMIT=300 PATH=$work/counted:$PATH code "a slim machine comes up whose instructions are counted" 0 \
+        vshmem up "$work/slim.toml" --timeout 250
+    echo "        its first program ran after $(first vm0) s, and it took commands after $(began vm0) s"
+    holds "its first program runs within a second" \
+        awk -v at="$(first vm0)" 'BEGIN { exit !(at > 0 && at < 1) }'
+    vshmem down
+    nothing_left "nothing is left of it"
+fi
+
+# Whenever the command is killed: the next one works.
+one() { vshmem up "$work/slim.toml" --timeout 250; }
+for ((cycle = 1; cycle <= ${SLIM_CYCLES:-1}; cycle++)); do
+    "$VSHMEM_BIN" up "$work/slim.toml" >"$work/killed" 2>&1 &
+    sleep "$((RANDOM % 4)).$((RANDOM % 10))"
+    kill -KILL "$!" 2>/dev/null
+    wait "$!" 2>/dev/null
+    LIMIT=300 one >"$work/up" 2>&1 || cat "$work/up"
+    equal "after kill $cycle of vshmem up, a machine comes up" "vm0" "$(vshmem exec vm0 -- sh -c 'hostname')"
+    vshmem down
+    nothing_left "and nothing is left of it"
+done
 export VSHMEM_CLUSTER=$cluster

@@ -84,6 +84,12 @@ pub struct Loaded {
     pub parameters: String,
 }
 
+/// The board.
+const MACHINE: &str = "q35";
+/// The same without what only boot loaders and other systems' drivers use: firmware and kernel look for each
+/// of these, and wait for some.
+const BARE_MACHINE: &str = "q35,smm=off,sata=off,smbus=off,i8042=off,hpet=off";
+
 /// System calls that QEMU must not make, even if a machine takes it over. Cores are pinned from outside.
 const SECCOMP: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 
@@ -96,7 +102,7 @@ pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
     out.words.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(String::from));
     out.add("-sandbox", SECCOMP);
     out.add("-display", "none");
-    out.add("-machine", "q35");
+    out.add("-machine", if spec.disks.is_some() { MACHINE } else { BARE_MACHINE });
     out.words.extend(spec.accel.arguments().map(String::from));
     out.add("-smp", &placed::processors(spec.cpus, spec.placement.map(|placed| &placed.guest)));
     out.add("-m", &memory(spec));
