@@ -1,13 +1,16 @@
 #!/bin/sh
 # soak.sh [REPORT]: the tests that chance has a part in, for hours instead of minutes. What came of each is
 # appended to REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken
-# hostile storm machines images kmod crash fuzz mpi packages.
+# hostile storm machines clusters images kmod crash fuzz mpi packages.
 #
 # WOKEN_ROUNDS=250000   two machines put each other to sleep and wake each other: two of each in a round, for
 #                       each kind of wait
 # HOSTILE_ROUNDS=500    of three seconds each
 # STORM_KILLS=100000    processes that are killed while they and others work
 # MACHINE_KILLS=1000    virtual machines that are killed while others work, and started anew
+# CYCLES=100            clusters that come and go; before that, commands on them are killed at each of their
+#                       steps (crates/cli/tests/kills), with what passes for QEMU; and then slim machines do,
+#                       before which vshmem up is killed (SLIM_CYCLES)
 # KMOD_SECONDS=600      calls of the driver at random, under Linux 6.1 and 6.12 with lockdep and KASAN
 #                       (scripts/prepare.sh --install kmod-debug)
 # CRASH_ROUNDS=200000   calls that are run at once and killed after a store
@@ -30,14 +33,14 @@ export VSHMEM_LIB="${VSHMEM_LIB:-$target/release/libvshmem.so}" \
     VSHMEM_BIN="${VSHMEM_BIN:-$target/release/vshmem}"
 export WOKEN_ROUNDS="${WOKEN_ROUNDS:-250000}" HOSTILE_ROUNDS="${HOSTILE_ROUNDS:-500}"
 export STORM_KILLS="${STORM_KILLS:-100000}" MACHINE_KILLS="${MACHINE_KILLS:-1000}" \
-    CRASH_ROUNDS="${CRASH_ROUNDS:-200000}"
+    CRASH_ROUNDS="${CRASH_ROUNDS:-200000}" CYCLES="${CYCLES:-100}"
 export FUZZ_STEPS="${FUZZ_STEPS:-100000000}" KMOD_SECONDS="${KMOD_SECONDS:-600}"
 
 failed=0
 part() { # part NAME SETTING COMMAND...
     name=$1 setting=$2
     shift 2
-    case " ${SOAK_PARTS:-woken hostile storm machines images kmod crash fuzz mpi packages} " in
+    case " ${SOAK_PARTS:-woken hostile storm machines clusters images kmod crash fuzz mpi packages} " in
     *" $name "*) ;;
     *) return 0 ;;
     esac
@@ -64,6 +67,10 @@ part woken "$WOKEN_ROUNDS rounds" tests/machines/run.sh 9-woken
 part hostile "$HOSTILE_ROUNDS rounds" tests/hostile/run.sh "$VSHMEM_LIB"
 part storm "$STORM_KILLS kills" env CRASH_PARTS=storm tests/crash/run.sh "$VSHMEM_LIB"
 part machines "$MACHINE_KILLS kills" tests/machines/run.sh D-storm
+part clusters "each step, $CYCLES cycles" env KILLS=all scripts/cargo.sh --exec test --locked --quiet \
+    -p vshmem-cli --test kills
+part clusters "$CYCLES cycles of real machines, 16 at once" env SLIM_MACHINES=16 SLIM_CYCLES="$CYCLES" \
+    MACHINES_FULL=1 tests/machines/run.sh Q-slim
 part images "an image with cloud-init" env MACHINES_FULL=1 tests/machines/run.sh P-image
 part kmod "$KMOD_SECONDS s on kernels that watch" env DEBUG_KERNEL=1 tests/kmod/run.sh
 part crash "$CRASH_ROUNDS rounds" env CRASH_PARTS=steps tests/crash/run.sh "$VSHMEM_LIB"
