@@ -103,7 +103,7 @@ lint_house() {
     }
     tables='transport/src/(lib|table)|agent/src/lib|cluster/src/(lib|launcher/(mod|running|table))'
     tables="crates/($tables|cli/src/(main|commands))\.rs:"
-    folders='crates/(transport/(dax|local|ivshmem|xen)|cluster/src/launcher/(qemu|xen))/'
+    folders='crates/(transport/(dax|local|ivshmem|xen)|cluster/src/launcher/(qemu|xen|libvirt))/'
     # What doctor looks at, the hypervisor has named.
     folders="($folders|crates/doctor/)"
     ! git grep -niE 'xen|ivshmem|qemu|kvm|libvirt|\<tcg\>' -- 'crates/*.rs' ':!crates/*/tests/*' |

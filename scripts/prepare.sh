@@ -69,7 +69,7 @@ mpi?|cmd:caf.mpich|libcoarrays-mpich-dev|compiles Fortran with coarrays, and has
 mpi?|cmd:gfortran|gfortran|compiles Fortran
 machines,kvm,mpi,programs?|cmd:pgrep|procps|finds what tests started
 kmod,machines,kvm,mpi,xen,demo|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
-machines?,kvm?|cmd:libvirtd|libvirt-daemon|starts a machine that is adopted
+machines?,kvm?|cmd:libvirtd|libvirt-daemon|starts a machine that is adopted, and those of a file
 machines?,kvm?|glob:/usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so|libvirt-daemon-driver-qemu|has libvirt run QEMU
 machines?,kvm?|cmd:virsh|libvirt-clients|gives that machine pools
 machines?,kvm?|cmd:udevadm|udev|gives a machine's pools to a group

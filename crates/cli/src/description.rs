@@ -48,6 +48,8 @@ fn of_options(up: &args::Up) -> Result<Description> {
     let mut description = Description {
         name: up.cluster.clone(),
         hypervisor: up.hypervisor.clone(),
+        via: None,
+        uri: None,
         accel: up.accel.clone(),
         kernel: up.kernel.clone(),
         driver: up.driver.clone(),

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # lib.sh sets it
-# A machine that libvirt runs is adopted. libvirt is our own: a daemon in a mount namespace, with its folders
-# on a tmpfs, so that the user's domains are neither seen nor touched. The domain boots what `vshmem up`
-# boots, so that commands can be run in it.
+# A machine that libvirt runs is adopted; libvirt starts the machines of a file. libvirt is our own: a daemon
+# in a mount namespace, with its folders on a tmpfs, so that the user's domains are neither seen nor touched.
+# The domain boots what `vshmem up` boots, so that commands can be run in it.
 
 if [ "$(id -u)" -ne 0 ] || ! command -v libvirtd >"$work/out" || ! command -v virsh >"$work/out"; then
     echo "skipped: a libvirt of our own needs root, libvirtd and virsh"
@@ -106,9 +106,42 @@ equal "and it is out of sight in the machine" "" \
     "$(vshmem exec -c "$adopted" vm0 -- "$VSHMEM_BIN" pool ls | grep "$name")"
 code "the domain is let go of" 0 vshmem detach "$adopted"
 code "it runs on" 0 vshmem exec -c "$adopted" vm0 -- true
+virsh -q destroy "$domain"
+virsh -q undefine "$domain"
+rm -rf "${clusters:?}/$adopted" "$clusters/$adopted.lock"
+vshmem down
+
+# The machines of a file.
+export VSHMEM_CLUSTER=${cluster}d
+if ! LIMIT=300 vshmem up "$MACHINES_ROOT/examples/cluster/libvirt.toml" >"$work/up" 2>&1; then
+    failed "libvirt starts the machines of a file" "$(cat "$work/up")"
+    exit 1
+fi
+node=vshmem-$VSHMEM_CLUSTER-node
+equal "libvirt starts the machines of a file, as its domains" "${node}0
+${node}1" "$(virsh -q list --name --transient | sed '/^$/d')"
+# Where they may run, as libvirt says.
+pins=$(vshmem ps --json | field '*[" ".join(m["placement"]["vcpus"] + [m["placement"]["emulator"]])
+    for m in told["clusters"][0]["machines"]]')
+told=$(for number in 0 1; do
+    virsh dumpxml "$node$number" | sed -n "s/.*<\(vcpu\|emulator\)pin .*cpuset='\([^']*\)'.*/\2/p"
+done | xargs)
+equal "libvirt has pinned them as they were placed" "$pins" "$told"
+vshmem run --vm node0 --no-prefix -- perl "$common/tell.pl" "from a domain"
+equal "messages go from one to the other" "from a domain" \
+    "$(vshmem run --vm node1 --no-prefix -- /usr/bin/python3 "$common/hear.py" 2>&1)"
+code "one is given a pool of any place" 0 vshmem grant "$pool" node1
+contains "libvirt knows of it" "-$name'" "$(virsh dumpxml "${node}1" | grep '<alias.*vshmem-pool')"
+code "virsh ends one" 0 virsh -q destroy "${node}0"
+contains "which is seen" died "$(vshmem ps | grep node0)"
+code "it is repaired" 0 vshmem repair
+equal "and libvirt lists it again" "${node}0" "$(virsh -q list --name | grep -x "${node}0")"
+code "it takes commands" 0 vshmem exec node0 -- true
+vshmem down
+equal "nothing of them is left in libvirt" "" "$(virsh -q list --all --name | sed '/^$/d')"
+equal "nor elsewhere" "" "$(find /run/vshmem-libvirt "/dev/shm/vshmem-"*-*-*-*-* 2>/dev/null)"
+nothing_left "nothing is left of their cluster, and of the one before"
 
 clean_up
 daemon=
-vshmem down
-nothing_left "nothing is left of it"
 export VSHMEM_CLUSTER=$cluster

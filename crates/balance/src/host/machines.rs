@@ -43,7 +43,7 @@ impl Machines {
         self.unknown.clear();
         for cluster in vshmem_cluster::list()? {
             for (index, machine) in cluster.record.machines.iter().enumerate() {
-                let Some(Running::Process(process)) = machine.runs else { continue };
+                let Some(process) = machine.runs.as_ref().and_then(Running::process) else { continue };
                 if cluster.states[index] != MachineState::Running {
                     continue;
                 }

@@ -142,6 +142,7 @@ fn settings(old: &Options, new: &Options) -> Vec<Change> {
     compare("network", &old.network, &new.network);
     compare("doorbell", &old.doorbell, &new.doorbell);
     compare("driver", &old.driver, &new.driver);
+    compare("via", &old.service, &new.service);
     compare("accel", &old.accel, &new.accel);
     compare("kernel", &old.kernel, &new.kernel);
     if old.placement != new.placement {
@@ -466,6 +467,7 @@ mod tests {
             network: _,
             doorbell: _,
             driver: _,
+            service: _,
             accel: _,
             kernel: _,
         } = options("");

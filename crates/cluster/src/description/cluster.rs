@@ -21,6 +21,11 @@ pub struct Description {
     pub name: Option<String>,
     /// The hypervisor that runs the machines, as vshmem up --hypervisor takes it.
     pub hypervisor: Option<String>,
+    /// The service that starts the machines on the hypervisor, and then shows them and can end them, too: see
+    /// docs/guide-cluster-file.md. By default, vshmem itself starts them.
+    pub via: Option<String>,
+    /// The URI of that service; by default, the one for this user.
+    pub uri: Option<String>,
     /// How the machines' instructions are executed, as vshmem up --accel takes it.
     pub accel: Option<String>,
     /// The kernel image to boot; by default, the newest that is installed or downloaded.
@@ -202,6 +207,8 @@ impl Description {
         Description {
             name: other.name.or(self.name),
             hypervisor: other.hypervisor.or(self.hypervisor),
+            via: other.via.or(self.via),
+            uri: other.uri.or(self.uri),
             accel: other.accel.or(self.accel),
             kernel: other.kernel.or(self.kernel),
             driver: other.driver.or(self.driver),

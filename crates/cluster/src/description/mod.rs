@@ -6,6 +6,7 @@
 //! | [`cluster`] | what can be said of a cluster |
 //! | [`mod@file`] | reading that from a file, and where in it a mistake is |
 //! | [`fault`] | a mistake in a description |
+//! | [`mod@via`] | what starts the machines |
 //! | [`resolve`], [`machines`], [`devices`], [`pools`] | the machines, their devices and pools that are meant, with every default |
 
 pub mod cluster;
@@ -15,3 +16,4 @@ pub mod file;
 pub mod machines;
 pub mod pools;
 pub mod resolve;
+pub mod via;

@@ -2,10 +2,9 @@
 
 use super::cluster::{Description, Size};
 use super::fault::Fault;
-use super::{devices, machines, pools};
+use super::{devices, machines, pools, via};
 use crate::boot::driver::Choice;
 use crate::launcher::options::{MachineOptions, Options};
-use crate::launcher::table::{by_name, launchers};
 use crate::launcher::traits::Launcher;
 use crate::placement::pages::PageRules;
 use crate::placement::rules::Rules;
@@ -22,7 +21,7 @@ pub const AUTO: &str = "auto";
 impl Description {
     /// The launcher and the options that are meant.
     pub fn resolve(&self) -> Result<(&'static dyn Launcher, Options), Fault> {
-        let launcher = self.launcher()?;
+        let launcher = via::launcher(self)?;
         let mut machines = machines::machines(self)?;
         devices::check(self, launcher)?;
         let pools = pools::pools(self, launcher, &mut machines)?;
@@ -45,6 +44,7 @@ impl Description {
                 Some(file) if file.as_os_str() == "none" => Choice::None,
                 Some(file) => Choice::File(file.clone()),
             },
+            service: via::uri(self, launcher)?,
             accel: self.accelerator(launcher)?,
             kernel: self.kernel.clone(),
         };
@@ -53,16 +53,6 @@ impl Description {
         }
         launcher.check(&options).map_err(|error| Fault::because(&[], error))?;
         Ok((launcher, options))
-    }
-
-    fn launcher(&self) -> Result<&'static dyn Launcher, Fault> {
-        let Some(name) = &self.hypervisor else {
-            return Ok(launchers()[0]);
-        };
-        by_name(name).ok_or_else(|| {
-            let all = launchers().map(|launcher| launcher.facts().name).join(", ");
-            Fault::new(&["hypervisor"], format!("there is no hypervisor {name}: choose one of {all}"))
-        })
     }
 
     fn accelerator(&self, launcher: &dyn Launcher) -> Result<Option<String>, Fault> {
@@ -135,6 +125,7 @@ impl Description {
 mod tests {
     use super::*;
     use crate::description::file::File;
+    use crate::launcher::table::launchers;
     use crate::placement::pages::{Pages, PoolNodes};
     use std::path::Path;
 

@@ -6,7 +6,8 @@ use super::command::Commands;
 use super::console::print;
 use super::files::{self, mount_9p};
 use super::front_end::FrontEnd;
-use super::{network, sys};
+use super::skeleton::{make_directory, skeleton};
+use super::{exported, network, sys};
 use crate::boot::driver;
 use crate::error::{Explain, Result};
 use crate::launcher::table;
@@ -19,33 +20,11 @@ use rustix::mount::{
 use rustix::system::{init_module, sethostname};
 use rustix::time::{clock_gettime, ClockId};
 use std::fs;
-use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{chown, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The directory of modules in the initramfs; their names begin with numbers in the order of loading.
 pub const MODULES: &str = "/modules";
-/// Directories that are the machine's own: almost nothing of the host's is visible there.
-const OWN: [(&str, u32); 19] = [
-    ("dev", 0o755),
-    ("home", 0o755),
-    ("media", 0o755),
-    ("mnt", 0o755),
-    ("proc", 0o555),
-    ("root", 0o700),
-    ("run", 0o755),
-    ("srv", 0o755),
-    ("sys", 0o555),
-    ("tmp", 0o1777),
-    ("var", 0o755),
-    ("var/cache", 0o755),
-    ("var/lib", 0o755),
-    ("var/local", 0o755),
-    ("var/log", 0o755),
-    ("var/mail", 0o1777),
-    ("var/opt", 0o755),
-    ("var/spool", 0o755),
-    ("var/tmp", 0o1777),
-];
 /// Those of them that are file systems of their own. What the host shares below them stays visible.
 const MOUNTED: [(&str, &str); 2] = [("/run", "mode=0755"), ("/tmp", "mode=1777")];
 
@@ -136,11 +115,14 @@ fn load_modules() -> Result<Option<String>> {
 
 /// The host's file tree, read-only, below a tmpfs for what is written.
 fn build_root(settings: &Settings) -> Result<PathBuf> {
+    let transport = table::guest(&settings.launcher).file_transport();
+    if let Some(parts) = &settings.exported {
+        return exported::build_root(settings, parts, transport).and_then(with_own_mounts);
+    }
     let (lower, memory, root) = (Path::new("/lower"), Path::new("/memory"), PathBuf::from("/root"));
     for directory in [lower, memory, &root] {
         make_directory(directory)?;
     }
-    let transport = table::guest(&settings.launcher).file_transport();
     mount_9p(ROOT_TAG, lower, MountFlags::RDONLY, (transport, "loose"))
         .explain(|| "could not mount the host's file tree".into())?;
     sys::mount("memory", memory, "tmpfs", MountFlags::empty(), "mode=0755")
@@ -158,6 +140,11 @@ fn build_root(settings: &Settings) -> Result<PathBuf> {
     sys::mount("root", &root, "overlay", flags, options)
         .explain(|| "could not lay the private layer over the host's tree".into())?;
     share_writable(&root, transport, &settings.shares)?;
+    with_own_mounts(root)
+}
+
+/// A root, to which what is mounted already has moved.
+fn with_own_mounts(root: PathBuf) -> Result<PathBuf> {
     for directory in ["dev", "proc", "sys"] {
         let to = root.join(directory);
         mount_move(Path::new("/").join(directory), &to).explain(|| format!("could not move /{directory}"))?;
@@ -170,21 +157,7 @@ fn slim_root(settings: &Settings) -> Result<()> {
     skeleton(Path::new("/")).explain(|| "could not make the machine's own directories".into())?;
     own_directories(&[])?;
     let transport = table::guest(&settings.launcher).file_transport();
-    files::share(transport, &settings.shares)
-}
-
-/// Directories that programs expect, owned by root. What is there stays as it is.
-fn skeleton(upper: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(upper)?;
-    for (name, mode) in OWN {
-        let directory = upper.join(name);
-        if !directory.exists() {
-            fs::create_dir(&directory)?;
-            fs::set_permissions(&directory, fs::Permissions::from_mode(mode))?;
-        }
-    }
-    symlink("/run", upper.join("var/run"))?;
-    symlink("/run/lock", upper.join("var/lock"))
+    files::share(transport, settings)
 }
 
 /// Writable shares have a 9p device of their own, without the layer above and without a write-back cache.
@@ -280,10 +253,6 @@ fn forbid_suspend() -> Result<()> {
 fn mount_own(kind: &str, target: &str, options: &str) -> Result<()> {
     sys::mount(kind, Path::new(target), kind, MountFlags::NOSUID, options)
         .explain(|| format!("could not mount {target}"))
-}
-
-fn make_directory(path: &Path) -> Result<()> {
-    fs::create_dir_all(path).explain(|| format!("could not make {}", path.display()))
 }
 
 /// Sets host name and network.

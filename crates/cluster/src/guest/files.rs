@@ -3,6 +3,8 @@
 
 use super::sys;
 use crate::error::{Explain, Result};
+use crate::state::exported::share_tag;
+use crate::state::settings::Settings;
 use crate::state::share::{Share, ROOT_TAG, WRITABLE_TAG};
 use rustix::mount::{mount_bind, MountFlags};
 use std::fs;
@@ -25,24 +27,28 @@ pub fn mount_9p(
 }
 
 /// Makes shares visible at their paths. What the machine has there itself is hidden.
-pub fn share(transport: &str, shares: &[Share]) -> Result<()> {
-    let mut all: Vec<&Share> = shares.iter().collect();
+pub fn share(transport: &str, settings: &Settings) -> Result<()> {
+    let mut all: Vec<(usize, &Share)> = settings.shares.iter().enumerate().collect();
     // Each directory before those in it.
-    all.sort_by(|one, other| one.path.cmp(&other.path));
-    for share in all {
+    all.sort_by(|(_, one), (_, other)| one.path.cmp(&other.path));
+    for (number, share) in all {
         let (tag, flags, cache) = match share.writable {
             false => (ROOT_TAG, MountFlags::RDONLY, "loose"),
             true => (WRITABLE_TAG, MountFlags::empty(), "mmap"),
         };
-        let tree = Path::new(TREES).join(tag);
+        let (tag, place) = match &settings.exported {
+            None => (tag.to_string(), share.path.strip_prefix("/").unwrap_or(&share.path)),
+            Some(exported) => (share_tag(number), exported.place(number, share)),
+        };
+        let tree = Path::new(TREES).join(&tag);
         let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
         if !is_mounted(&tree) {
             fs::create_dir_all(&tree)
-                .and_then(|()| mount_9p(tag, &tree, flags, (transport, cache)))
+                .and_then(|()| mount_9p(&tag, &tree, flags, (transport, cache)))
                 .explain(|| "could not mount the host's file tree".into())?;
         }
-        let theirs = tree.join(share.path.strip_prefix("/").unwrap_or(&share.path));
-        bind(&theirs, &share.path).explain(|| format!("could not mount {}", share.path.display()))?;
+        bind(&tree.join(place), &share.path)
+            .explain(|| format!("could not mount {}", share.path.display()))?;
     }
     Ok(())
 }

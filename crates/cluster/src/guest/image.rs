@@ -47,7 +47,7 @@ fn start() -> Result<()> {
         _ if settings.shares.is_empty() => Ok(()),
         loaded => loaded
             .explain(|| "9p is not there".into())
-            .and_then(|()| files::share(guest.file_transport(), &settings.shares)),
+            .and_then(|()| files::share(guest.file_transport(), &settings)),
     };
     if let Err(error) = shared {
         print(&format!("vshmem: the machine goes on without what the host shares: {error}"));

@@ -187,6 +187,9 @@ pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
             }
         });
     }
+    if let Some(record) = record {
+        table::of(record).clear(record)?;
+    }
     let given_back = devices::release(&cluster_directory(name)?, None);
     if let Some(record) = record {
         if record.doorbell {

@@ -4,8 +4,9 @@
 use super::devices::nodes_of;
 use super::pages::{self, Left};
 use crate::error::{error, Explain, Result};
-use crate::launcher::affinity::{self, Pins};
+use crate::launcher::affinity;
 use crate::launcher::options::{MachineOptions, Options, Progress};
+use crate::launcher::pins;
 use crate::launcher::running::Running;
 use crate::launcher::traits::Launcher;
 use crate::placement::binding;
@@ -236,19 +237,6 @@ fn can_become(machine: &Machine, new: &Placed) -> bool {
     }
 }
 
-/// Where the threads of a machine may run, if that is not left to the kernel.
-fn pins(machine: &Machine) -> Option<Pins> {
-    match &machine.placement {
-        Some(placed) if !placed.pins() => None,
-        Some(placed) => Some(Pins { vcpus: placed.vcpus.clone(), others: Some(placed.emulator.clone()) }),
-        None if machine.cores.is_empty() => None,
-        None => {
-            let alone = |core: &usize| CpuSet::from_iter([*core as u32]);
-            Some(Pins { vcpus: machine.cores.iter().map(alone).collect(), others: None })
-        }
-    }
-}
-
 /// Pins the threads of a machine that was started.
 ///
 /// # Errors
@@ -260,12 +248,8 @@ pub fn pin(
     report: &mut dyn FnMut(Progress),
 ) -> Result<()> {
     let machine = &record.machines[index];
-    let (Some(pins), Some(process)) = (pins(machine), machine.runs.as_ref().and_then(Running::pid)) else {
-        return Ok(());
-    };
-    let threads = launcher.core_threads(record, index)?;
-    let pinned = affinity::pin(process, &threads, &pins)
-        .explain(|| format!("could not pin the threads of {} to their cores", machine.name));
+    let Some(pins) = pins::of(machine) else { return Ok(()) };
+    let pinned = launcher.pin(record, index, &pins);
     match &machine.placement {
         None => pinned,
         // What is not so is told when it is up, too, but why is known now.
@@ -324,7 +308,8 @@ fn check_place(
 /// How a machine's threads differ from where they were pinned, in words.
 fn strays(launcher: &dyn Launcher, record: &Record, index: usize) -> Result<Vec<String>> {
     let machine = &record.machines[index];
-    let (Some(pins), Some(process)) = (pins(machine), machine.runs.as_ref().and_then(Running::pid)) else {
+    let (Some(pins), Some(process)) = (pins::of(machine), machine.runs.as_ref().and_then(Running::pid))
+    else {
         return Ok(vec![]);
     };
     let threads = launcher.core_threads(record, index)?;
@@ -345,6 +330,7 @@ fn insist(placed: &Placed, must: bool, what: &str, differs: &[String]) -> Result
 mod tests {
     use super::*;
     use crate::description::cluster::{Description, Group, Placement};
+    use crate::launcher::affinity::Pins;
     use serde_json::json;
 
     fn machine(placement: Option<Placed>, cores: &[usize]) -> Machine {
@@ -373,15 +359,15 @@ mod tests {
 
     #[test]
     fn threads_are_pinned_as_placed_or_to_cores_or_not_at_all() {
-        assert_eq!(pins(&machine(None, &[])), None);
+        assert_eq!(pins::of(&machine(None, &[])), None);
         let told = |pins: Pins| {
             let vcpus: Vec<_> = pins.vcpus.iter().map(ToString::to_string).collect();
             (vcpus.join(" "), pins.others.map(|set| set.to_string()))
         };
-        assert_eq!(told(pins(&machine(None, &[4, 0])).unwrap()), ("4 0".into(), None));
+        assert_eq!(told(pins::of(&machine(None, &[4, 0])).unwrap()), ("4 0".into(), None));
         let pinned = machine(Some(placed(Rules::default(), "0")), &[]);
-        assert_eq!(told(pins(&pinned).unwrap()), ("1 3".into(), Some("0".into())));
-        assert_eq!(pins(&machine(Some(placed(with_policy("unpinned"), "")), &[])), None);
+        assert_eq!(told(pins::of(&pinned).unwrap()), ("1 3".into(), Some("0".into())));
+        assert_eq!(pins::of(&machine(Some(placed(with_policy("unpinned"), "")), &[])), None);
         let mut settled = machine(None, &[7]);
         write_down(&mut settled, pinned.placement.map(|placed| *placed));
         assert_eq!(settled.cores, [1, 3]);

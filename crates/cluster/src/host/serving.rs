@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// pool with the last machine that has it.
 pub fn sockets(launcher: &dyn Launcher, record: &Record, pools: &[Granted]) -> Result<Vec<Option<PathBuf>>> {
     let serve = |pool: &Granted| match record.doorbell && pool.doorbell {
-        true => launcher.serve(&pool.path).map(Some),
+        true => launcher.serve(record, &pool.path).map(Some),
         false => Ok(None),
     };
     pools.iter().map(serve).collect()

@@ -234,6 +234,7 @@ fn prepare(
         boot: boot_id(),
         starter: Some(Process::current()),
         owner: None,
+        service: options.service.clone(),
         accel: software.accel.into(),
         kernel: software.kernel.image.clone(),
         pool: launcher.pool_path(&options.cluster),

@@ -9,20 +9,23 @@
 //! | [`network`] | the links between a cluster's machines |
 //! | [`pool`], [`dead`] | the pool of a cluster, and declaring machines dead |
 //! | [`file_tree`] | the file tree that a machine sees |
-//! | [`front_end`], [`log`], [`affinity`] | a machine's front end, its logs, its cores |
+//! | [`front_end`], [`log`], [`affinity`], [`pins`] | a machine's front end, its logs, its cores |
+//! | [`xml`] | XML that is written |
 
 pub mod affinity;
 pub mod dead;
 pub mod file_tree;
 pub mod front_end;
+pub mod libvirt;
 pub mod log;
 pub mod network;
 pub mod options;
+pub mod pins;
 pub mod pool;
 pub mod qemu;
 pub mod running;
 pub mod starting;
 pub mod table;
 pub mod traits;
-
 pub mod xen;
+pub mod xml;

@@ -35,6 +35,9 @@ pub struct Options {
     pub doorbell: Option<bool>,
     /// The driver that the machines load.
     pub driver: driver::Choice,
+    /// The URI of the service that starts the machines, if one does.
+    #[serde(default)]
+    pub service: Option<String>,
     /// The accelerator; by default, the best one that works.
     pub accel: Option<String>,
     /// The kernel image; by default, one that is found.

@@ -1,5 +1,6 @@
 //! What launchers have started.
 
+use super::libvirt::managed::Managed;
 use super::xen::domain::Domain;
 use crate::state::process::Process;
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Running {
+    /// A domain of libvirt, which is a process of this host.
+    Libvirt(Box<Managed>),
     /// A process of this host.
     Process(Process),
     /// A domain on the same hypervisor.
@@ -19,6 +22,7 @@ impl Running {
     /// It has not ended.
     pub fn alive(&self) -> bool {
         match self {
+            Running::Libvirt(managed) => managed.alive(),
             Running::Process(process) => process.alive(),
             Running::Domain(domain) => domain.alive(),
         }
@@ -27,6 +31,7 @@ impl Running {
     /// Ends it, by force after `timeout`, and returns when it has ended (or nothing helps).
     pub fn end(&self, timeout: Duration) {
         match self {
+            Running::Libvirt(managed) => managed.end(timeout),
             Running::Process(process) => process.end(timeout),
             Running::Domain(domain) => domain.end(),
         }
@@ -34,16 +39,30 @@ impl Running {
 
     /// Its pid, if it is a process.
     pub fn pid(&self) -> Option<i32> {
+        self.process().map(|process| process.pid)
+    }
+
+    /// The process that it is, if it is one.
+    pub fn process(&self) -> Option<Process> {
         match self {
-            Running::Process(process) => Some(process.pid),
+            Running::Libvirt(managed) => Some(managed.process),
+            Running::Process(process) => Some(*process),
             Running::Domain(_) => None,
+        }
+    }
+
+    /// The domain of libvirt that it is, if it is one.
+    pub fn managed(&self) -> Option<&Managed> {
+        match self {
+            Running::Libvirt(managed) => Some(managed),
+            Running::Process(_) | Running::Domain(_) => None,
         }
     }
 
     /// Its domain id, if it is a domain.
     pub fn domain(&self) -> Option<u16> {
         match self {
-            Running::Process(_) => None,
+            Running::Libvirt(_) | Running::Process(_) => None,
             Running::Domain(domain) => Some(domain.domain),
         }
     }

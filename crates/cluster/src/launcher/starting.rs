@@ -32,6 +32,7 @@ pub fn settings(launcher: &dyn Launcher, record: &Record, index: usize, networke
         network: networked.then_some(network),
         hosts: if networked { hosts } else { vec![] },
         shares: record.shares.clone(),
+        exported: None,
         launcher: launcher.facts().name.into(),
         slim: machine.image == Image::Slim,
         probe: false,

@@ -7,25 +7,35 @@ pub use super::qemu::fuzz::READERS;
 pub use super::qemu::grant::{grant, revoke};
 pub use super::qemu::health::clear_attached;
 
+use super::libvirt::launcher::Libvirt;
 use super::qemu::launcher::Qemu;
+use super::qemu::program::NAME;
 use super::qemu::target::Target;
 use super::traits::{Guest, Launcher};
 use super::xen::launcher::Xen;
 use crate::error::Result;
 use crate::state::record::Record;
 
-/// All launchers; the first one is the default.
+/// The launchers that are chosen by their hypervisors; the first one is the default.
 pub fn launchers() -> [&'static dyn Launcher; 2] {
     [&Qemu, &Xen]
 }
 
-/// The launcher of this name.
+/// The launchers that have a service start machines, each with the hypervisor that those are of.
+pub fn services() -> [(&'static str, &'static dyn Launcher); 1] {
+    [(NAME, &Libvirt)]
+}
+
+/// The launcher of this hypervisor.
 pub fn by_name(name: &str) -> Option<&'static dyn Launcher> {
     launchers().into_iter().find(|launcher| launcher.facts().name == name)
 }
 
 /// The launcher that has started a cluster's machines.
 pub fn of(record: &Record) -> &'static dyn Launcher {
+    if record.service.is_some() {
+        return services()[0].1;
+    }
     let its = |launcher: &&dyn Launcher| {
         let mut all = launcher.facts().accelerators.iter();
         all.any(|(name, _)| *name == record.accel)
@@ -35,7 +45,9 @@ pub fn of(record: &Record) -> &'static dyn Launcher {
 
 /// The machine's side of the launcher of this name; of the first one, if there is none.
 pub fn guest(launcher: &str) -> &'static dyn Guest {
-    by_name(launcher).unwrap_or(launchers()[0]).guest()
+    let all = launchers().into_iter().chain(services().map(|(_, launcher)| launcher));
+    let mut named = all.filter(|it| it.facts().name == launcher);
+    named.next().unwrap_or(launchers()[0]).guest()
 }
 
 /// The machine of this name, to grant pools to: one of the cluster, else an attached one.

@@ -1,5 +1,6 @@
 //! The interface of a launcher, on the host ([`Launcher`]) and in a machine ([`Guest`]).
 
+use super::affinity::{self, Pins};
 use super::network::Link;
 use super::options::{Options, PoolOptions, Progress};
 use super::running::Running;
@@ -7,7 +8,9 @@ use crate::boot::driver;
 use crate::boot::image::System;
 use crate::boot::initramfs_files::Initramfs;
 use crate::boot::software::Software;
-use crate::error::{Error, Result};
+use crate::description::cluster::Description;
+use crate::description::fault::Fault;
+use crate::error::{Error, Explain, Result};
 use crate::placement::pages::Populated;
 use crate::state::machine::Health;
 use crate::state::ports::Ports;
@@ -24,6 +27,19 @@ pub trait Launcher: Sync {
 
     /// An error unless it supports these options.
     fn check(&self, options: &Options) -> Result<()>;
+
+    /// What of a description it can't do, if anything.
+    fn check_description(&self, _description: &Description) -> std::result::Result<(), Fault> {
+        Ok(())
+    }
+
+    /// The URI of the service that starts its machines: the chosen one, if one is, or its default.
+    fn service(&self, uri: Option<&str>) -> Result<Option<String>> {
+        match uri {
+            None => Ok(None),
+            Some(_) => Err(Error::new("it leads to what starts the machines, which is not said (via)")),
+        }
+    }
 
     /// An error unless a machine can boot this system, as far as its files tell.
     fn check_image(&self, _system: &System) -> Result<()> {
@@ -83,8 +99,8 @@ pub trait Launcher: Sync {
     /// Removes a cluster's pool, if it still exists. The machines have ended.
     fn remove_pool(&self, record: &Record) -> Result<()>;
 
-    /// Makes the back end serve a pool; returns the socket that machines connect to.
-    fn serve(&self, _pool: &Path) -> Result<PathBuf> {
+    /// Makes the back end serve a pool of a cluster; returns the socket that machines connect to.
+    fn serve(&self, _record: &Record, _pool: &Path) -> Result<PathBuf> {
         Err(Error::new("its machines need no back end"))
     }
 
@@ -116,6 +132,23 @@ pub trait Launcher: Sync {
         Ok(vec![])
     }
 
+    /// Pins the threads of a machine.
+    fn pin(&self, record: &Record, index: usize, pins: &Pins) -> Result<()> {
+        let machine = &record.machines[index];
+        let Some(process) = machine.runs.as_ref().and_then(Running::pid) else {
+            return Ok(());
+        };
+        let threads = self.core_threads(record, index)?;
+        let pinned = affinity::pin(process, &threads, pins);
+        pinned.explain(|| format!("could not pin the threads of {} to their cores", machine.name))
+    }
+
+    /// Removes what there is of a cluster's machines outside of its directory, those included that no record
+    /// says to run. Those that one does have ended.
+    fn clear(&self, _record: &Record) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether a machine that takes commands can use the pool as well.
     fn has_pool(&self, _record: &Record, _machine: &Machine) -> Result<bool> {
         Ok(true)
@@ -145,7 +178,7 @@ pub struct StartOptions<'a> {
 
 /// What is always so with a launcher.
 pub struct Facts {
-    /// Its name on command lines.
+    /// Its name on command lines and in records.
     pub name: &'static str,
     /// A line of a help text.
     pub about: &'static str,

@@ -8,10 +8,11 @@
 //! | `process`, `ports`, `share` | parts of records |
 //! | `disks` | files of machines that boot a system of their own |
 //! | `host_pool` | pools of this host that can be given to machines |
-//! | `settings` | a machine's settings, on its kernel's command line or in its seed |
+//! | `settings`, `exported` | a machine's settings, on its kernel's command line or in its seed |
 
 pub mod directories;
 pub mod disks;
+pub mod exported;
 pub mod host_pool;
 pub mod lock;
 pub mod machine;

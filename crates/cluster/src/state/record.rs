@@ -134,6 +134,9 @@ pub struct Record {
     /// The process that owns the pool, if one does.
     #[serde(default)]
     pub owner: Option<Process>,
+    /// The URI of the service that has started its machines, if one has.
+    #[serde(default)]
+    pub service: Option<String>,
     /// The accelerator: how the machines' instructions are executed.
     pub accel: String,
     /// The kernel that the machines run.

@@ -1,5 +1,6 @@
 //! A machine's settings: the host passes them on the kernel's command line, and the guest reads them there.
 
+use super::exported::Exported;
 use super::share::{self, Share};
 use crate::error::{error, Result};
 use std::net::Ipv4Addr;
@@ -26,6 +27,8 @@ pub struct Settings {
     pub hosts: Vec<(u32, String)>,
     /// Files of the host that it sees, besides the system's.
     pub shares: Vec<Share>,
+    /// It sees the host by file systems of their own, and of the system these parts; otherwise by one tree.
+    pub exported: Option<Exported>,
     /// The launcher that has started it.
     pub launcher: String,
     /// It has its initramfs only, and not the host's root.
@@ -74,6 +77,9 @@ impl Settings {
         if !self.shares.is_empty() {
             out.push_str(&format!(" vshmem.shares={}", share::encode(&self.shares)));
         }
+        if let Some(exported) = &self.exported {
+            out.push_str(&format!(" vshmem.exported={}", exported.encode()));
+        }
         out.push_str(&format!(" vshmem.launcher={}", self.launcher));
         if self.slim {
             out.push_str(" vshmem.slim");
@@ -99,6 +105,7 @@ impl Settings {
                 "vshmem.net" => out.network = Some(network(value).ok_or_else(bad)?),
                 "vshmem.hosts" => out.hosts = hosts(value).ok_or_else(bad)?,
                 "vshmem.shares" => out.shares = share::decode(value).ok_or_else(bad)?,
+                "vshmem.exported" => out.exported = Some(Exported::decode(value).ok_or_else(bad)?),
                 "vshmem.launcher" => out.launcher = value.into(),
                 "vshmem.slim" => out.slim = true,
                 "vshmem.probe" => out.probe = true,
@@ -157,6 +164,7 @@ mod tests {
             network: Some(Network { address: address(1), machines: 2 }),
             hosts: vec![(0, "boss".into()), (3, "w3".into())],
             shares: vec![Share { path: "/a b".into(), writable: true }],
+            exported: Some(Exported { trees: vec!["/usr".into()], ..Exported::default() }),
             launcher: "other".into(),
             slim: true,
             probe: false,
@@ -176,6 +184,7 @@ mod tests {
             "vshmem.hosts=a",
             "vshmem.hosts=254:a",
             "vshmem.shares=x",
+            "vshmem.exported=x",
         ] {
             let error = Settings::from_command_line(line).unwrap_err().to_string();
             assert!(error.contains(line), "{error}");

@@ -194,7 +194,7 @@ fn why_not(directory: &Path, homes: &[PathBuf]) -> Option<&'static str> {
 }
 
 /// Characters of paths that mean nothing else on a kernel's command line.
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'_').remove(b'-');
+pub(super) const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'_').remove(b'-');
 
 /// Shares as one parameter of a kernel.
 pub fn encode(shares: &[Share]) -> String {

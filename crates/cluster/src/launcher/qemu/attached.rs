@@ -1,9 +1,9 @@
 //! Records of attached machines, which Vshmem did not start: their monitors and their pools. Each has a
 //! directory below `.attached` in the user's runtime directory.
 
-use super::libvirt::Domain;
 use super::qmp::Qmp;
 use crate::error::{Explain, Result};
+use crate::launcher::libvirt::virsh::Domain;
 use crate::state::directories::{boot_id, check_name, names_in, private_directory, runtime_directory};
 use crate::state::lock::{lock_at, Lock};
 use crate::state::record::Granted;

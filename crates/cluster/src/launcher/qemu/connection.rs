@@ -3,8 +3,9 @@
 use super::attached::{Attached, Monitor};
 use super::plug::{self, Channel};
 use super::qmp::Qmp;
-use super::sockets::{agent_socket, monitor_socket, AGENT};
+use super::sockets::{agent_socket, monitor_socket, AGENT, AGENT_ALIAS};
 use crate::error::Result;
+use crate::launcher::running::Running;
 use crate::state::record::{Machine, Record};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,6 +24,14 @@ impl Connection {
     /// To a cluster's machine.
     pub fn to_machine(record: &Record, machine: &Machine) -> Result<Connection> {
         let directory = record.machine_directory(machine)?;
+        if let Some(managed) = machine.runs.as_ref().and_then(Running::managed) {
+            return Ok(Connection {
+                monitor: Monitor::Libvirt(managed.libvirt.clone()),
+                // libvirt puts this before its alias.
+                label: Some(format!("char{AGENT_ALIAS}")),
+                socket: Some(agent_socket(&directory)),
+            });
+        }
         Ok(Connection {
             monitor: Monitor::Qmp(monitor_socket(&directory)),
             label: Some(AGENT.into()),

@@ -2,6 +2,7 @@
 //! back end, the front end.
 
 use super::doorbell;
+use super::libvirt;
 use super::pci::{self, Devices, FreeBus, PoolDevice};
 use super::plug::{self, Channel, FileAccess};
 use super::qmp::{self, Qmp};
@@ -127,7 +128,7 @@ impl<'a> Hotplug<'a> {
             self.await_removal(&pool.name)?;
             let doorbell = doorbell.as_deref();
             let plugged = match self.target.domain() {
-                Some(domain) => domain.plug(pool, doorbell, bus),
+                Some(domain) => libvirt::plug(domain, pool, doorbell, bus, self.target.borrower()),
                 None => plug::plug(&mut self.qmp, self.target.access, pool, doorbell, bus),
             };
             tries -= 1;
@@ -147,7 +148,7 @@ impl<'a> Hotplug<'a> {
     /// The pid that connects to the back end for the machine, if it is known.
     fn connects(&self) -> Option<i32> {
         match self.target.access {
-            FileAccess::Paths => self.qmp.process(),
+            FileAccess::Paths => self.qmp.process().or(self.target.process()),
             FileAccess::Descriptors(_) => Some(std::process::id() as i32),
         }
     }
@@ -330,7 +331,8 @@ impl<'a> Hotplug<'a> {
         if let Some(index) = pools.iter().position(|pool| pool.name == name) {
             let pool = pools.remove(index);
             dead::declare(&pool, &self.target.name);
-            doorbell::release(&pool, &self.target.name, self.qmp.process());
+            let process = self.qmp.process().or(self.target.process());
+            doorbell::release(&pool, &self.target.name, process);
             self.target.set_pools(pools)?;
         }
         Ok(())

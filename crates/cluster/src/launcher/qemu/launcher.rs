@@ -35,7 +35,7 @@ const DAX_MODULES: &str = include_str!("../../../../transport/dax/modules.txt");
 const DAX: &str = "dax";
 /// Channels for commands that each machine has. With many more, QEMU may drop what it tells the guest of one
 /// of them: it has room for 32 such messages.
-const CHANNELS: usize = 12;
+pub const CHANNELS: usize = 12;
 
 /// How long QEMU may take until it answers.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -151,7 +151,7 @@ impl Launcher for Qemu {
         pool::remove(&pool::reference(&record.pool))
     }
 
-    fn serve(&self, pool: &Path) -> Result<PathBuf> {
+    fn serve(&self, _: &Record, pool: &Path) -> Result<PathBuf> {
         doorbell::serve(pool)
     }
 

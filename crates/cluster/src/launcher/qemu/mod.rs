@@ -15,40 +15,42 @@
 //! | `netdev` | the network between machines |
 //! | `doorbell` | pools that the back end serves |
 //! | `grant`, `hotplug`, `plug`, `pci`, `target` | granting pools to machines that run, and revoking them |
-//! | `attach`, `attached`, `libvirt`, `persistent` | machines that Vshmem did not start |
+//! | `attach`, `attached`, `persistent` | machines that Vshmem did not start |
+//! | `libvirt`, `lent` | pools of libvirt's domains, and their files as it finds them |
 //! | `health` | the health of machines |
 
-mod accel;
-mod acl;
+pub mod accel;
+pub mod acl;
 mod arguments;
 pub mod attach;
 pub mod attached;
 pub mod confined;
 mod connection;
-mod disks;
+pub mod disks;
 pub mod doorbell;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod grant;
-mod guest;
+pub mod guest;
 pub mod health;
 mod hotplug;
-mod image;
+pub mod image;
 pub mod launcher;
+pub mod lent;
 pub mod libvirt;
-mod logs;
+pub mod logs;
 mod netdev;
 mod options;
-mod passed;
+pub mod passed;
 pub mod pci;
 pub mod persistent;
-mod placed;
+pub mod placed;
 pub mod plug;
 pub mod ports;
 pub mod prealloc;
 mod probe;
-mod program;
+pub mod program;
 pub mod qmp;
 pub mod sandbox;
-mod sockets;
+pub mod sockets;
 pub mod target;

@@ -240,6 +240,7 @@ mod tests {
             network: None,
             hosts: vec![],
             shares: vec![],
+            exported: None,
             launcher: "qemu".into(),
             slim: false,
             probe: false,

@@ -2,9 +2,10 @@
 //! XML.
 
 use super::attached::Monitor;
-use super::libvirt::{channel, escaped};
 use super::ports::devices;
 use crate::error::{error, Result};
+use crate::launcher::libvirt::virsh::channel;
+use crate::launcher::xml::escaped;
 use crate::state::ports::{Ports, MAX};
 use vshmem_agent::guest::protocol::PORT;
 

@@ -50,13 +50,21 @@ fn own_files(program: &Path) -> Vec<Share> {
     parts.filter(missing).map(share).collect()
 }
 
+/// An error unless a kernel takes so many parameters.
+pub fn check_parameters(parameters: &str) -> Result<()> {
+    match parameters.len() > MAX_LENGTH {
+        false => Ok(()),
+        true => Err(Error::new("what machines are told is too long for a kernel's command line")
+            .hint("Share fewer directories, or give pools shorter names.")),
+    }
+}
+
 /// Starts a machine's QEMU, which outlives this process if it is kept.
 pub fn start(spec: &MachineSpec<'_>) -> Result<(Process, sandbox::KillGuard)> {
     let program = installed()?;
     let (arguments, descriptors) = arguments(spec);
-    if spec.kernel.as_ref().is_some_and(|kernel| kernel.parameters.len() > MAX_LENGTH) {
-        return Err(Error::new("what machines are told is too long for a kernel's command line")
-            .hint("Share fewer directories, or give pools shorter names."));
+    if let Some(kernel) = &spec.kernel {
+        check_parameters(&kernel.parameters)?;
     }
     sandbox::start(&sandbox::SandboxSpec {
         name: spec.title.clone(),

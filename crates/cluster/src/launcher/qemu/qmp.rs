@@ -2,9 +2,9 @@
 //!
 //! Nothing here waits for events. The outcome of a command is polled, as it is after an interrupted command.
 
-use super::libvirt::Domain;
 use crate::error::{error, Error, Explain, Result};
 use crate::interrupt;
+use crate::launcher::libvirt::virsh::Domain;
 use crate::user::uid;
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

@@ -10,6 +10,9 @@ pub fn monitor_socket(directory: &Path) -> PathBuf {
 /// QEMU's id of the channel to a machine's front end.
 pub const AGENT: &str = "agent";
 
+/// libvirt's alias of it.
+pub const AGENT_ALIAS: &str = "ua-agent";
+
 /// The socket of that channel.
 pub fn agent_socket(directory: &Path) -> PathBuf {
     directory.join("agent.sock")

@@ -3,10 +3,12 @@
 
 use super::attached::{self, Attached, Monitor};
 use super::connection::Connection;
-use super::libvirt::Domain;
+use super::lent::Borrower;
 use super::plug::FileAccess;
 use super::qmp::ANSWER_TIMEOUT;
 use crate::error::{error, Result};
+use crate::launcher::libvirt::virsh::Domain;
+use crate::launcher::running::Running;
 use crate::state::directories::cluster_directory;
 use crate::state::lock::{remove_cluster_directory, try_lock_cluster, wait_for_lock, Lock};
 use crate::state::machine::{find, index_of, state, MachineState};
@@ -85,7 +87,10 @@ impl Target {
             name: name.into(),
             pools: machine.pools.clone(),
             doorbell: record.doorbell,
-            access: FileAccess::Descriptors(user::of_machine(machine.index)),
+            access: match machine.runs.as_ref().and_then(Running::managed) {
+                Some(_) => FileAccess::Paths,
+                None => FileAccess::Descriptors(user::of_machine(machine.index)),
+            },
             connection: Connection::to_machine(&record, machine)?,
             home: Home::Cluster { record: Box::new(record), index },
             _lock: lock,
@@ -118,6 +123,25 @@ impl Target {
             Monitor::Libvirt(domain) => Some(domain),
             Monitor::Qmp(_) => None,
         }
+    }
+
+    /// What runs it, if it is one of a cluster.
+    fn runs(&self) -> Option<&Running> {
+        match &self.home {
+            Home::Cluster { record, index } => record.machines[*index].runs.as_ref(),
+            Home::Attached(_) => None,
+        }
+    }
+
+    /// Its QEMU, if it is one of a cluster.
+    pub fn process(&self) -> Option<i32> {
+        self.runs().and_then(Running::pid)
+    }
+
+    /// To whom files of pools are lent for it, if libvirt has started it for a cluster.
+    pub fn borrower(&self) -> Option<Borrower<'_>> {
+        let managed = self.runs().and_then(Running::managed)?;
+        Some(Borrower { uuid: &managed.uuid, user: managed.user })
     }
 
     /// The record of an attached machine.

@@ -1,0 +1,18 @@
+//! Where the threads of a machine may run, by its record.
+
+use super::affinity::Pins;
+use crate::placement::cpuset::CpuSet;
+use crate::state::record::Machine;
+
+/// The pins of a machine; none if where it runs is left to the kernel.
+pub fn of(machine: &Machine) -> Option<Pins> {
+    match &machine.placement {
+        Some(placed) if !placed.pins() => None,
+        Some(placed) => Some(Pins { vcpus: placed.vcpus.clone(), others: Some(placed.emulator.clone()) }),
+        None if machine.cores.is_empty() => None,
+        None => {
+            let alone = |core: &usize| CpuSet::from_iter([*core as u32]);
+            Some(Pins { vcpus: machine.cores.iter().map(alone).collect(), others: None })
+        }
+    }
+}
