@@ -136,6 +136,15 @@ pub struct Up {
     /// No network between the machines
     #[arg(long)]
     pub no_net: bool,
+    /// A network outside for the machines: what this host reaches, by the program passt
+    #[arg(long, conflicts_with_all = ["bridge", "tap"])]
+    pub user_net: bool,
+    /// The same: this bridge of the host, whose DHCP server gives them addresses
+    #[arg(long, value_name = "BRIDGE", conflicts_with = "tap")]
+    pub bridge: Option<String>,
+    /// The same: the tap device of this name, in which %d is a machine's index
+    #[arg(long, value_name = "TAP")]
+    pub tap: Option<String>,
     /// Doorbells between the machines, served by vshmem agent (the default if the machines have the driver)
     #[arg(long, overrides_with = "no_doorbell")]
     pub doorbell: bool,

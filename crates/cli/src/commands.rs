@@ -9,6 +9,7 @@ use crate::changes::{Grow, Repair, Shrink};
 use crate::devices::Devices;
 use crate::doctor::Doctor;
 use crate::grants::{Grant, Revoke};
+use crate::machine::Machine;
 use crate::mpirun::args::Mpirun;
 use crate::rsh::Rsh;
 use crate::schema::Documents;
@@ -42,13 +43,16 @@ pub struct Cli {
 #[derive(Subcommand)]
 pub enum Command {
     /// Start virtual machines that share one pool
-    Up(Up),
+    Up(Box<Up>),
     /// List machines
     Ps(Ps),
     /// Run a command in one machine
     Exec(Exec),
     /// Open a shell in one machine
     Shell(Shell),
+    /// Do something in this machine for a command of the host
+    #[command(hide = true, subcommand)]
+    Machine(Machine),
     /// Run a program on Vshmem, one process per machine or several on this kernel
     Run(Run),
     /// Run an MPI or OpenSHMEM program, its ranks in machines or containers

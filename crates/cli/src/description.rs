@@ -8,6 +8,7 @@ use schemars::Schema;
 use serde_json::Value;
 use vshmem_cluster::description::cluster::{Description, Group, PagesWanted, Placement, Pool, Size};
 use vshmem_cluster::description::file::File;
+use vshmem_cluster::description::network::Network;
 use vshmem_cluster::description::pools::OWN;
 use vshmem_cluster::placement::rules::{Insist, Memory};
 use vshmem_cluster::{error, HostPool, Launcher, Result, UpOptions};
@@ -53,7 +54,7 @@ fn of_options(up: &args::Up) -> Result<Description> {
         accel: up.accel.clone(),
         kernel: up.kernel.clone(),
         driver: up.driver.clone(),
-        network: (up.net || up.no_net).then_some(!up.no_net),
+        network: network(up),
         doorbell: (up.doorbell || up.no_doorbell).then_some(!up.no_doorbell),
         shares: up.share.clone(),
         spare_pools: up.spare_pools,
@@ -71,6 +72,18 @@ fn of_options(up: &args::Up) -> Result<Description> {
         }
     }
     Ok(description)
+}
+
+/// What options say of networks, if they do.
+fn network(up: &args::Up) -> Option<Network> {
+    let network = Network {
+        private: (up.net || up.no_net).then_some(!up.no_net),
+        user: up.user_net.then_some(true),
+        bridge: up.bridge.clone(),
+        tap: up.tap.clone(),
+        ..Network::default()
+    };
+    (network != Network::default()).then_some(network)
 }
 
 /// What options say of where machines run, if they do.
@@ -167,6 +180,10 @@ mod tests {
             resolved(&["--strict", "cores,memory", "--smt", "--reserve-cores", "1"]).unwrap().placement;
         let said = "numa-first, cores strict, memory strict, SMT siblings, 1 of each node's cores reserved";
         assert_eq!(placed.map(|rules| rules.to_string()).as_deref(), Some(said));
+        let outside = |words: &[&str]| resolved(words).unwrap().uplink.map(|uplink| uplink.to_string());
+        assert_eq!(outside(&["--bridge", "br0"]).as_deref(), Some("bridge br0"));
+        assert_eq!(outside(&["--tap", "t%d"]).as_deref(), Some("tap t%d"));
+        assert_eq!(outside(&["--user-net"]).as_deref(), Some("user"));
         assert_eq!(resolved(&["-n", "0"]).unwrap_err().exit_code(), 2);
         let large = resolved(&["--pages", "2M", "--pool-pages", "transparent", "--pool-node", "interleave"]);
         let large = large.unwrap();

@@ -20,8 +20,8 @@ use vshmem_cluster::pools::find;
 use vshmem_cluster::sample::Watched;
 use vshmem_cluster::{
     attached_machines, down as end, health, interrupt, launchers, list, restart as start_anew, up as start,
-    AttachedStatus, Health, How, Listed, Machine, MachineState, MadePool, Monitor, Permitted, Progress,
-    Record, Result, Running,
+    uplink_of, Addresses, AttachedStatus, Card, Health, How, Listed, Machine, MachineState, MadePool,
+    Monitor, Permitted, Progress, Record, Result, Running,
 };
 use vshmem_devices::choose::Assigned;
 
@@ -307,6 +307,8 @@ struct MachineEntry<'a> {
     up: Option<u64>,
     /// Its address on the network between the machines; null: it has none.
     address: Option<&'a str>,
+    /// Its card on a network outside; null: it has none.
+    uplink: Option<UplinkEntry>,
     /// The pid of the process that runs it, if any.
     pid: Option<i32>,
     /// Its domain id, if it is a domain.
@@ -330,6 +332,25 @@ struct MachineEntry<'a> {
     member: Option<Member>,
     #[serde(flatten)]
     health: Health,
+}
+
+/// A machine's card on a network outside of its cluster.
+#[derive(Serialize, JsonSchema)]
+struct UplinkEntry {
+    /// Its address on the wire.
+    mac: String,
+    /// Its address, with the bits of the net mask; null: it comes from a DHCP server.
+    address: Option<String>,
+}
+
+impl UplinkEntry {
+    fn of(card: Card) -> UplinkEntry {
+        let address = match card.addresses {
+            Addresses::Dhcp => None,
+            Addresses::Static(own) => Some(format!("{}/{}", own.address, own.prefix)),
+        };
+        UplinkEntry { mac: card.mac, address }
+    }
 }
 
 /// Where a machine runs.
@@ -391,6 +412,7 @@ impl<'a> Cluster<'a> {
             state,
             up: up_for(record, machine, state),
             address: machine.address.as_deref(),
+            uplink: uplink_of(record, machine).map(UplinkEntry::of),
             pid: runs(machine, state).and_then(Running::pid),
             domain: runs(machine, state).and_then(Running::domain),
             cpus: machine.cpus,

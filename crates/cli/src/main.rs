@@ -22,6 +22,7 @@ mod external;
 mod grants;
 mod ipcs;
 mod json;
+mod machine;
 mod machines;
 mod manual;
 mod more;
@@ -90,6 +91,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Devices(devices) => devices::devices(&devices),
         Command::Doctor(doctor) => doctor::doctor(*doctor),
         Command::Explain(explain) => explain::explain(&explain),
+        Command::Machine(what) => machine::machine(&what),
         Command::Run(run) => run::run(run, further),
         Command::Mpirun(mpirun) => mpirun::mpirun(*mpirun),
         Command::Rsh(rsh) => rsh::rsh(&rsh),

@@ -6,7 +6,8 @@ use super::driver;
 use crate::elf;
 use crate::error::{Explain, Result};
 use crate::library;
-use crate::state::settings::{Network, Settings};
+use crate::state::settings::Settings;
+use crate::state::uplink::Addresses;
 use fatfs::{format_volume, FileSystem, FormatVolumeOptions, FsOptions};
 use serde_json::{json, Value};
 use std::fs;
@@ -55,7 +56,7 @@ pub fn write(
     };
     let mut files = vec![
         ("meta-data".into(), json(&json!({ "instance-id": instance, "local-hostname": settings.name }))),
-        ("network-config".into(), json(&network(settings.network, mac))),
+        ("network-config".into(), json(&network(settings, mac))),
         ("user-data".into(), [b"#cloud-config\n", &json(&user_data(settings, &keys()))[..]].concat()),
         (SETTINGS.into(), settings.to_command_line().into_bytes()),
         (AGENT.into(), own(Path::new("/proc/self/exe"))?),
@@ -92,19 +93,40 @@ fn user_data(settings: &Settings, keys: &[String]) -> Value {
         "hostname": settings.name,
         "preserve_hostname": false,
         "manage_etc_hosts": false,
+        // Who has a machine is its root: see `vshmem exec -u root`.
+        "disable_root": false,
         "ssh_authorized_keys": keys,
         "bootcmd": [["sh", "-c", START]],
+        // The network is set up at each boot, for a restart may have changed it.
+        "updates": { "network": { "when": ["boot"] } },
     })
 }
 
 /// The first version of the format: all of cloud-init's renderers know it.
-fn network(network: Option<Network>, mac: &str) -> Value {
-    let Some(network) = network else {
-        return json!({ "config": "disabled" });
-    };
-    let subnet = json!({ "type": "static", "address": format!("{}/24", network.address) });
-    let card = json!({ "type": "physical", "name": "eth0", "mac_address": mac, "subnets": [subnet] });
-    json!({ "version": 1, "config": [card] })
+fn network(settings: &Settings, mac: &str) -> Value {
+    let card = |name: &str, mac: &str, subnet: Value| json!({ "type": "physical", "name": name, "mac_address": mac, "subnets": [subnet] });
+    let between = settings.network.map(|network| {
+        card("eth0", mac, json!({ "type": "static", "address": format!("{}/24", network.address) }))
+    });
+    let outside = settings.uplink.as_ref().map(|own| card("eth1", &own.mac, subnet(&own.addresses)));
+    let cards: Vec<Value> = between.into_iter().chain(outside).collect();
+    match cards.is_empty() {
+        true => json!({ "config": "disabled" }),
+        false => json!({ "version": 1, "config": cards }),
+    }
+}
+
+fn subnet(addresses: &Addresses) -> Value {
+    let Addresses::Static(own) = addresses else { return json!({ "type": "dhcp4" }) };
+    let mut subnet = json!({
+        "type": "static",
+        "address": format!("{}/{}", own.address, own.prefix),
+        "dns_nameservers": own.dns,
+    });
+    if let Some(gateway) = own.gateway {
+        subnet["gateway"] = json!(gateway);
+    }
+    subnet
 }
 
 /// The public keys of this user.
@@ -141,15 +163,17 @@ fn disk(files: &[(String, Vec<u8>)]) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::settings::address;
+    use crate::state::settings::{address, Network};
+    use crate::state::uplink::Card;
     use std::io::Read;
 
     #[test]
     fn a_seed_is_what_cloud_init_looks_for() {
         let path = std::env::temp_dir().join(format!("vshmem-seed-{}", std::process::id()));
         let network = Some(Network { address: address(2), machines: 3 });
-        let settings =
-            Settings { name: "boss".into(), network, launcher: "other".into(), ..Settings::default() };
+        let uplink = Card::from_word("02:00:00:00:00:01,10.1.0.2/16,10.1.0.1,10.1.0.9");
+        let (name, launcher) = ("boss".into(), "other".into());
+        let settings = Settings { name, network, uplink, launcher, ..Settings::default() };
         write(&path, &settings, ("c-boss", "52:54:00:77:00:03"), &driver::Choice::None).unwrap();
         let mut bytes = Cursor::new(fs::read(&path).unwrap());
         fs::remove_file(&path).unwrap();
@@ -164,6 +188,12 @@ mod tests {
         assert_eq!(meta, json!({ "instance-id": "c-boss", "local-hostname": "boss" }));
         let network: Value = serde_json::from_slice(&read("network-config")).unwrap();
         assert_eq!(network["config"][0]["subnets"][0]["address"], "10.77.0.3/24");
+        let outside = json!({
+            "type": "physical", "name": "eth1", "mac_address": "02:00:00:00:00:01", "subnets": [{
+                "type": "static", "address": "10.1.0.2/16", "gateway": "10.1.0.1", "dns_nameservers": ["10.1.0.9"]
+            }]
+        });
+        assert_eq!(network["config"][1], outside);
         let user = String::from_utf8(read("user-data")).unwrap();
         let user: Value = serde_json::from_str(user.strip_prefix("#cloud-config\n").unwrap()).unwrap();
         assert_eq!((&user["hostname"], &user["bootcmd"][0][2]), (&json!("boss"), &json!(START)));

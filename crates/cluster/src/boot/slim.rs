@@ -18,6 +18,8 @@ const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
 /// The one user with a name.
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\n";
 const GROUP: &str = "root:x:0:\n";
+/// Names are looked up in files first: there may be nobody to ask.
+const LOOKUPS: &str = "hosts: files dns\n";
 
 /// The bytes of an archive with those of these modules that it needs.
 pub fn build(modules: &[Module]) -> Result<Vec<u8>> {
@@ -27,6 +29,7 @@ pub fn build(modules: &[Module]) -> Result<Vec<u8>> {
     }
     archive.file("etc/passwd", 0o644, PASSWD.as_bytes());
     archive.file("etc/group", 0o644, GROUP.as_bytes());
+    archive.file("etc/nsswitch.conf", 0o644, LOOKUPS.as_bytes());
     add_busybox(&mut archive);
     add_own(&mut archive)?;
     Ok(archive.end())

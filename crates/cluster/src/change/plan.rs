@@ -6,6 +6,7 @@ use crate::launcher::options::{MachineOptions, Options, PoolOptions};
 use crate::placement::pages::{PageRules, Pages};
 use crate::placement::plan::Placed;
 use crate::placement::rules::Rules;
+use crate::state::uplink::Uplink;
 use std::fmt::{self, Debug};
 use vshmem_devices::want::Want;
 
@@ -43,6 +44,8 @@ pub enum Step {
     Resize(MachineOptions),
     /// A machine has other devices. The machine, and what it asks for.
     Devices(String, Vec<Want>),
+    /// Machines are on another network outside, or on none.
+    Uplink(Option<Uplink>),
     /// Pages are had by other rules from now on.
     Pages(PageRules),
     /// Machines are placed by other rules from now on.
@@ -112,7 +115,7 @@ pub fn plan(old: &Options, new: &Options, running: &dyn Running) -> Vec<Change> 
     machines(old, new, running, &mut all);
     // Pools that others get come first, and go when nobody has them any more.
     all.sort_by_key(|change| match change.step {
-        Step::Other | Step::Rules(_) | Step::Pages(_) => 0,
+        Step::Other | Step::Rules(_) | Step::Pages(_) | Step::Uplink(_) => 0,
         Step::AddPool(_) | Step::Reserve(_) => 1,
         Step::Remove(_) => 2,
         Step::Revoke(..) => 3,
@@ -224,6 +227,12 @@ fn machines(old: &Options, new: &Options, running: &dyn Running, all: &mut Vec<C
             let (new, old) = (told(&machine.devices), told(&had.devices));
             let step = Step::Devices(name.clone(), machine.devices.clone());
             all.push(restarts(step, format!("{name}: devices {new} instead of {old}")));
+        }
+        if old.uplink != new.uplink {
+            let told = |uplink: &Option<Uplink>| uplink.as_ref().map_or("none".into(), Uplink::to_string);
+            let what =
+                format!("{name}: network outside {} instead of {}", told(&new.uplink), told(&old.uplink));
+            all.push(restarts(Step::Uplink(new.uplink.clone()), what));
         }
         if had.image != machine.image {
             let what = format!("{name}: it boots {} instead of {}", machine.image, had.image);
@@ -366,6 +375,11 @@ mod tests {
                 vec!["restart vm0: 2 cores instead of 1", "restart vm1: 2 cores instead of 1"],
             ),
             (
+                "[[machines]]\nname = 'a'",
+                "network = { bridge = 'br0', address = '10.0.0.1/24' }\n[[machines]]\nname = 'a'",
+                vec!["restart a: network outside bridge br0, addresses from 10.0.0.1/24 instead of none"],
+            ),
+            (
                 "[[machines]]\nname = 'a'\ndevices = ['01:00.0']",
                 "[[machines]]\nname = 'a'\n[[machines]]\nname = 'b'\ndevices = ['2 x nvme', 'vf of 02:00.0']",
                 vec![
@@ -470,6 +484,7 @@ mod tests {
             service: _,
             accel: _,
             kernel: _,
+            uplink: _,
         } = options("");
         let MachineOptions { name: _, cpus: _, memory: _, pages: _, devices: _, image: _, pools: _ } =
             &machines[0];

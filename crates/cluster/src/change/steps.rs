@@ -2,7 +2,6 @@
 
 use super::plan::{Change, Step};
 use crate::commands::job::Job;
-use crate::commands::location::Location;
 use crate::commands::run::{run, Options as RunOptions};
 use crate::description::pools::OWN;
 use crate::error::{Error, Result};
@@ -20,9 +19,7 @@ use crate::state::lock::{try_lock_cluster, wait_for_lock};
 use crate::state::machine::{index_of, no_cluster, state, MachineState};
 use crate::state::record::{Granted, Machine, MadePool, Record};
 use crate::state::settings::{address, hosts_file};
-use crate::user::Identity;
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 /// How long a machine may take to take a pool, or to let go of it.
@@ -58,6 +55,10 @@ pub fn make(cluster: &str, change: &Change, report: &mut dyn FnMut(Progress)) ->
         }),
         Step::Devices(machine, wants) => with_record(cluster, |_, options| {
             found(&mut options.machines, |it| it.name == *machine)?.devices.clone_from(wants);
+            Ok(())
+        }),
+        Step::Uplink(uplink) => with_record(cluster, |_, options| {
+            options.uplink.clone_from(uplink);
             Ok(())
         }),
         Step::Rules(rules) => with_record(cluster, |_, options| {
@@ -307,24 +308,14 @@ pub fn remove(cluster: &str, name: &str) -> Result<()> {
 /// Tells machines that run the names of all, but for these, which know them.
 pub fn tell_hosts(cluster: &str, but: &[String], report: &mut dyn FnMut(Progress)) -> Result<()> {
     let record = Record::read(cluster)?.ok_or_else(|| no_cluster(cluster))?;
-    let root = Identity::parse("0:0")?;
     let runs = |machine: &&Machine| state(&record, machine) == MachineState::Running;
     let told =
         record.machines.iter().filter(|machine| !but.contains(&machine.name) && machine.address.is_some());
-    let jobs: Vec<Job> = told
-        .filter(runs)
-        .map(|machine| {
-            let (network, hosts) = network_of(&record, machine.index);
-            let text = hosts_file(&machine.name, Some(network), &hosts);
-            let location = Location::Machine(Box::new(record.clone()), Box::new(machine.clone()));
-            let mut job = Job::new(location, machine.name.clone(), &[], Some(Path::new("/")), root.clone());
-            // It is no business of the machines what is set here.
-            job.request.env = vec![("PATH".into(), "/usr/bin:/bin".into())];
-            job.request.argv =
-                ["/bin/sh", "-c", "printf %s \"$1\" >/etc/hosts", "sh", &text].map(Into::into).into();
-            job
-        })
-        .collect();
+    let job = |machine: &Machine| {
+        let (network, hosts) = network_of(&record, machine.index);
+        Job::own(&record, machine, &["hosts", &hosts_file(&machine.name, Some(network), &hosts)])
+    };
+    let jobs: Vec<Job> = told.filter(runs).map(job).collect::<Result<_>>()?;
     if jobs.is_empty() {
         return Ok(());
     }

@@ -4,6 +4,7 @@ use super::location::Location;
 use super::terminal;
 use crate::error::Result;
 use crate::launcher::table;
+use crate::state::record::{Machine, Record};
 use crate::state::share;
 use crate::user::Identity;
 use crate::wire::start::Start;
@@ -22,6 +23,9 @@ const HOST_ONLY: [&str; 9] = [
     "XDG_RUNTIME_DIR",
     "XDG_SESSION_ID",
 ];
+
+/// What a machine's agent executes for its own program, which is this one, wherever it lies there.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// A command and where it runs.
 #[derive(Debug, Clone)]
@@ -83,6 +87,20 @@ impl Job {
         Job { location, label, request }
     }
 
+    /// What this program does in a machine by `vshmem machine` and these words, as root.
+    ///
+    /// # Errors
+    /// There is no root here.
+    pub fn own(record: &Record, machine: &Machine, words: &[&str]) -> Result<Job> {
+        let location = Location::Machine(Box::new(record.clone()), Box::new(machine.clone()));
+        let root = Identity::parse("0:0")?;
+        let mut job = Job::new(location, machine.name.clone(), &[], Some(Path::new("/")), root);
+        // It is no business of the machine what is set here.
+        job.request.env = vec![("PATH".into(), "/usr/bin:/bin".into())];
+        job.request.argv = [OWN_PROGRAM, "machine"].iter().chain(words).map(Into::into).collect();
+        Ok(job)
+    }
+
     /// Gives it input and a terminal, connected to this process's. It must run in a machine.
     pub fn with_terminal(mut self) -> Result<Job> {
         self.request.terminal = Some(terminal::size()?);
@@ -100,6 +118,9 @@ impl Job {
         let Location::Machine(record, _) = &self.location else {
             return None;
         };
+        if self.request.argv.first().is_some_and(|first| first == OWN_PROGRAM) {
+            return None;
+        }
         share::first_invisible(&record.shares, Path::new(&self.request.cwd), &self.request.argv)
     }
 }

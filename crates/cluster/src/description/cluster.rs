@@ -1,5 +1,6 @@
 //! What can be said of a cluster, in a file or by options.
 
+use super::network::{self, Network};
 use crate::placement::pages::{PageRules, Pages, PoolNodes};
 use crate::placement::rules::{Insist, Memory, Policy, Rules};
 use crate::size;
@@ -32,9 +33,11 @@ pub struct Description {
     pub kernel: Option<PathBuf>,
     /// The driver vshmem.ko that the machines load; "none" for none. By default, one that is found.
     pub driver: Option<PathBuf>,
-    /// A network between the machines, which then reach each other by name; by default, if the hypervisor has
-    /// one.
-    pub network: Option<bool>,
+    /// The networks that the machines are on; true or false: the one between them, by which they reach each
+    /// other by name.
+    #[serde(deserialize_with = "network::read")]
+    #[schemars(schema_with = "network::schema")]
+    pub network: Option<Network>,
     /// Doorbells between the machines; by default, if they have the driver.
     pub doorbell: Option<bool>,
     /// Directories that the machines see, read-only (DIR) or writable (DIR:rw).
@@ -212,7 +215,10 @@ impl Description {
             accel: other.accel.or(self.accel),
             kernel: other.kernel.or(self.kernel),
             driver: other.driver.or(self.driver),
-            network: other.network.or(self.network),
+            network: match (self.network, other.network) {
+                (Some(ours), Some(theirs)) => Some(ours.overridden_by(theirs)),
+                (ours, theirs) => theirs.or(ours),
+            },
             doorbell: other.doorbell.or(self.doorbell),
             shares: self.shares.into_iter().chain(other.shares).collect(),
             spare_pools: other.spare_pools.or(self.spare_pools),

@@ -198,7 +198,8 @@ mod tests {
              2 | \tcpu = 2\n    | \t^^^\n  Did you mean cpus?"
         );
         assert!(refused("[[machines]]\nmemory = \"5X\"\n").starts_with("c.toml:2:10: a size is a number"));
-        assert!(refused("network = 1").contains("c.toml:1:11: invalid type: integer `1`, expected a boolean"));
+        assert!(refused("network = 1")
+            .contains("c.toml:1:11: invalid type: integer `1`, expected a boolean or a table"));
         assert!(refused("[machines]\ncount = 1\n").ends_with("two brackets: [[machines]]."));
         assert!(refused("a = [\n").starts_with("c.toml:"));
         assert!(refused("pools = 5").starts_with("c.toml:1:9: invalid type"));

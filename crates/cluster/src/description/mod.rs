@@ -3,17 +3,19 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | [`cluster`] | what can be said of a cluster |
+//! | [`cluster`], [`network`] | what can be said of a cluster, and of its networks |
 //! | [`mod@file`] | reading that from a file, and where in it a mistake is |
 //! | [`fault`] | a mistake in a description |
 //! | [`mod@via`] | what starts the machines |
-//! | [`resolve`], [`machines`], [`devices`], [`pools`] | the machines, their devices and pools that are meant, with every default |
+//! | [`resolve`], [`machines`], [`devices`], [`pools`], `uplink` | the machines, their devices, pools and networks that are meant, with every default |
 
 pub mod cluster;
 pub mod devices;
 pub mod fault;
 pub mod file;
 pub mod machines;
+pub mod network;
 pub mod pools;
 pub mod resolve;
+mod uplink;
 pub mod via;

@@ -29,6 +29,8 @@ impl Description {
         check_name(&cluster).map_err(|error| Fault::because(&["name"], error))?;
         let machines: Vec<MachineOptions> = machines.into_iter().map(|(machine, _)| machine).collect();
         let most = machines.iter().map(|machine| machine.pools.len()).max().unwrap_or(0);
+        let uplink = self.uplink(launcher, machines.len())?;
+        let private = self.network.as_ref().and_then(|network| network.private);
         let options = Options {
             cluster,
             machines,
@@ -37,7 +39,8 @@ impl Description {
             ports: self.ports(most)?,
             placement: self.placement(launcher)?,
             pages: self.pages(launcher)?,
-            network: self.network.unwrap_or(launcher.facts().network),
+            network: private.unwrap_or(launcher.facts().network),
+            uplink,
             doorbell: self.doorbell,
             driver: match &self.driver {
                 None => Choice::Auto,

@@ -5,11 +5,13 @@ use super::agent::Agent;
 use super::command::Commands;
 use super::console::print;
 use super::files::{self, mount_9p};
-use super::front_end::FrontEnd;
+use super::kept::Kept;
+use super::names::write_hosts;
 use super::skeleton::{make_directory, skeleton};
-use super::{exported, network, sys};
+use super::{exported, sys, uplink};
 use crate::boot::driver;
 use crate::error::{Explain, Result};
+use crate::interface;
 use crate::launcher::table;
 use crate::state::settings::{hosts_file, Settings, PROBE_MARK};
 use crate::state::share::{Share, ROOT_TAG, WRITABLE_TAG};
@@ -62,15 +64,15 @@ fn start() -> Result<()> {
     if let Some(why) = driver_failed {
         table::guest(&settings.launcher).driver_failed(&why);
     }
-    identify(&settings)?;
+    let kept = identify(&settings)?;
     // Caches are dropped before each command; this keeps the kernel from logging that.
     let _ = fs::write("/proc/sys/vm/drop_caches", "4");
     table::guest(&settings.launcher).set_pool_owner(settings.uid)?;
-    serve(&settings)
+    serve(&settings, kept)
 }
 
-/// Serves commands, and keeps the front end running, until the machine is turned off.
-pub fn serve(settings: &Settings) -> Result<()> {
+/// Serves commands, and keeps the front end and another process running, until the machine is turned off.
+pub fn serve(settings: &Settings, also: Option<Kept>) -> Result<()> {
     let mut agent = Agent::new()?;
     for device in table::guest(&settings.launcher).channels(settings.channels)? {
         agent.open(&device)?;
@@ -82,10 +84,11 @@ pub fn serve(settings: &Settings) -> Result<()> {
         since.tv_nsec / 1_000_000
     ));
     let mut commands = Commands::new();
-    let mut front_end = FrontEnd::new(settings);
+    let mut kept: Vec<Kept> = also.into_iter().chain([Kept::front_end(settings)]).collect();
     loop {
-        front_end.start_if_due();
-        agent.work(front_end.deadline(), &mut commands, &mut |pid| front_end.ended(pid))?;
+        kept.iter_mut().for_each(Kept::start_if_due);
+        let deadline = kept.iter().filter_map(Kept::deadline).min();
+        agent.work(deadline, &mut commands, &mut |pid| kept.iter_mut().for_each(|one| one.ended(pid)))?;
     }
 }
 
@@ -255,20 +258,25 @@ fn mount_own(kind: &str, target: &str, options: &str) -> Result<()> {
         .explain(|| format!("could not mount {target}"))
 }
 
-/// Sets host name and network.
-fn identify(settings: &Settings) -> Result<()> {
+/// Sets host name and networks. Returns what has to be kept running for them.
+fn identify(settings: &Settings) -> Result<Option<Kept>> {
     sethostname(settings.name.as_bytes()).explain(|| "could not set the machine's name".into())?;
-    network::loopback_up().explain(|| "could not bring the loopback interface up".into())?;
+    interface::loopback_up().explain(|| "could not bring the loopback interface up".into())?;
     let hosts = hosts_file(&settings.name, settings.network, &settings.hosts);
     if let Some(net) = &settings.network {
-        network::configure("eth0", net.address, std::net::Ipv4Addr::new(255, 255, 255, 0))
+        interface::configure("eth0", net.address, std::net::Ipv4Addr::new(255, 255, 255, 0))
             .explain(|| "could not set the address of eth0".into())?;
     }
     // Into the private layer; the host's own files don't change.
-    for (file, text) in [("/etc/hosts", hosts), ("/etc/hostname", format!("{}\n", settings.name))] {
-        // The host's file may be masked, and can't be copied up then.
-        let _ = fs::remove_file(file);
-        let _ = fs::write(file, text);
+    let _ = write_hosts(&hosts);
+    let hostname = Path::new("/etc/hostname");
+    let _ = fs::remove_file(hostname);
+    let _ = fs::write(hostname, format!("{}\n", settings.name));
+    match settings.uplink.as_ref().map(uplink::set_up).transpose() {
+        Ok(kept) => Ok(kept.flatten()),
+        Err(error) => {
+            print(&format!("vshmem: the machine goes on without its network outside: {error}"));
+            Ok(None)
+        }
     }
-    Ok(())
 }

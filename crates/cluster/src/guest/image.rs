@@ -3,6 +3,7 @@
 
 use super::boot::serve;
 use super::console::print;
+use super::names::write_hosts;
 use super::{files, sys};
 use crate::boot::driver;
 use crate::boot::seed::{AGENT, DRIVERS, LINKS, SETTINGS};
@@ -54,13 +55,13 @@ fn start() -> Result<()> {
     }
     link(seed, &read(&seed.join(LINKS))?)?;
     let hosts = hosts_file(&settings.name, settings.network, &settings.hosts);
-    fs::write("/etc/hosts", hosts).explain(|| "could not write /etc/hosts".into())?;
+    write_hosts(&hosts).explain(|| "could not write /etc/hosts".into())?;
     guest.set_pool_owner(settings.uid)?;
     // Caches are dropped before each command; this keeps the kernel from logging that.
     let _ = fs::write("/proc/sys/vm/drop_caches", "4");
     // Whatever commands leave behind becomes this process's, as if it were the first one.
     set_child_subreaper(Some(rustix::process::getpid())).explain(|| "could not adopt processes".into())?;
-    serve(&settings)
+    serve(&settings, None)
 }
 
 fn read(file: &Path) -> Result<String> {

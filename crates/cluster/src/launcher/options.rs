@@ -5,6 +5,7 @@ use crate::boot::image::Image;
 use crate::placement::pages::{PageRules, Pages, PoolNodes};
 use crate::placement::rules::Rules;
 use crate::state::ports::Ports;
+use crate::state::uplink::Uplink;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use vshmem_devices::want::Want;
@@ -31,6 +32,9 @@ pub struct Options {
     pub pages: PageRules,
     /// A network between the machines.
     pub network: bool,
+    /// A network outside that they are on.
+    #[serde(default)]
+    pub uplink: Option<Uplink>,
     /// Doorbells between the machines, served by the back end; by default, if the machines load the driver.
     pub doorbell: Option<bool>,
     /// The driver that the machines load.

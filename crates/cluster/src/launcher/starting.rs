@@ -4,8 +4,9 @@ use super::traits::Launcher;
 use crate::boot::image::Image;
 use crate::error::{error, Error, Result};
 use crate::interrupt;
-use crate::state::record::{Granted, Record};
+use crate::state::record::{Granted, Machine, Record};
 use crate::state::settings::{address, Network, Settings};
+use crate::state::uplink::Card;
 use crate::user::uid;
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ pub fn settings(launcher: &dyn Launcher, record: &Record, index: usize, networke
         dax: names(dax),
         uid: uid(),
         channels: record.channels,
+        uplink: uplink_of(record, machine),
         network: networked.then_some(network),
         hosts: if networked { hosts } else { vec![] },
         shares: record.shares.clone(),
@@ -37,6 +39,12 @@ pub fn settings(launcher: &dyn Launcher, record: &Record, index: usize, networke
         slim: machine.image == Image::Slim,
         probe: false,
     }
+}
+
+/// A machine's card on a network outside, if it has one.
+pub fn uplink_of(record: &Record, machine: &Machine) -> Option<Card> {
+    let uplink = record.options.as_ref()?.uplink.as_ref()?;
+    Some(uplink.card(&record.name, &machine.name, machine.index))
 }
 
 /// The network of the machine with this index, and those on it whose names don't say their index.

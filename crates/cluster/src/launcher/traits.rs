@@ -46,6 +46,11 @@ pub trait Launcher: Sync {
         Err(Error::new("its machines boot no images"))
     }
 
+    /// Whether its machines can be on a network outside of their cluster.
+    fn gives_uplinks(&self) -> bool {
+        false
+    }
+
     /// An error unless machines of this cluster can be restarted, as far as that can be known while they run.
     fn check_restart(&self, _record: &Record) -> Result<()> {
         Ok(())

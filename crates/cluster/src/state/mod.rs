@@ -8,6 +8,7 @@
 //! | `process`, `ports`, `share` | parts of records |
 //! | `disks` | files of machines that boot a system of their own |
 //! | `host_pool` | pools of this host that can be given to machines |
+//! | `uplink` | the network outside of a cluster that its machines are on |
 //! | `settings`, `exported` | a machine's settings, on its kernel's command line or in its seed |
 
 pub mod directories;
@@ -22,3 +23,4 @@ pub mod record;
 pub mod settings;
 pub mod share;
 pub mod stored;
+pub mod uplink;

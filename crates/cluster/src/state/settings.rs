@@ -2,6 +2,7 @@
 
 use super::exported::Exported;
 use super::share::{self, Share};
+use super::uplink::Card;
 use crate::error::{error, Result};
 use std::net::Ipv4Addr;
 
@@ -21,7 +22,9 @@ pub struct Settings {
     pub uid: u32,
     /// Channels for commands that it has.
     pub channels: usize,
-    /// Its network, if it has one.
+    /// Its card on a network outside, if it has one.
+    pub uplink: Option<Card>,
+    /// The network between the machines, if there is one.
     pub network: Option<Network>,
     /// Names of machines on it that are not called `vm` with their index, each with its index.
     pub hosts: Vec<(u32, String)>,
@@ -70,6 +73,9 @@ impl Settings {
         if let Some(net) = self.network {
             out.push_str(&format!(" vshmem.net={}/{}", net.address, net.machines));
         }
+        if let Some(card) = &self.uplink {
+            out.push_str(&format!(" vshmem.uplink={}", card.to_word()));
+        }
         if !self.hosts.is_empty() {
             let hosts: Vec<_> = self.hosts.iter().map(|(index, name)| format!("{index}:{name}")).collect();
             out.push_str(&format!(" vshmem.hosts={}", hosts.join(",")));
@@ -103,6 +109,7 @@ impl Settings {
                 "vshmem.uid" => out.uid = value.parse().map_err(|_| bad())?,
                 "vshmem.channels" => out.channels = value.parse().map_err(|_| bad())?,
                 "vshmem.net" => out.network = Some(network(value).ok_or_else(bad)?),
+                "vshmem.uplink" => out.uplink = Some(Card::from_word(value).ok_or_else(bad)?),
                 "vshmem.hosts" => out.hosts = hosts(value).ok_or_else(bad)?,
                 "vshmem.shares" => out.shares = share::decode(value).ok_or_else(bad)?,
                 "vshmem.exported" => out.exported = Some(Exported::decode(value).ok_or_else(bad)?),
@@ -162,6 +169,7 @@ mod tests {
             uid: 1000,
             channels: 8,
             network: Some(Network { address: address(1), machines: 2 }),
+            uplink: Card::from_word("02:00:00:00:00:01,10.0.0.2/24,-,10.0.0.9"),
             hosts: vec![(0, "boss".into()), (3, "w3".into())],
             shares: vec![Share { path: "/a b".into(), writable: true }],
             exported: Some(Exported { trees: vec!["/usr".into()], ..Exported::default() }),
@@ -181,6 +189,7 @@ mod tests {
             "vshmem.uid=x",
             "vshmem.net=10.0.0.1",
             "vshmem.channels=-1",
+            "vshmem.uplink=x",
             "vshmem.hosts=a",
             "vshmem.hosts=254:a",
             "vshmem.shares=x",

@@ -7,7 +7,7 @@ use crate::placement::pages::Pages;
 /// An error if libvirt can't do what a description asks for.
 pub fn check(description: &Description) -> Result<(), Fault> {
     let fault = |at: &[&str], what: &str| Err(Fault::new(at, what));
-    if description.network == Some(true) {
+    if description.network.as_ref().is_some_and(|network| network.private == Some(true)) {
         return fault(
             &["network"],
             "libvirt has no network that only the machines of a cluster are on: leave this out",

@@ -7,7 +7,7 @@ use super::options::{Loaded, MachineSpec, PoolFile};
 use super::program::{self, NAME};
 use super::qmp::Qmp;
 use super::sockets::monitor_socket;
-use super::{doorbell, guest, health, image, logs, netdev, prealloc, probe, sandbox};
+use super::{doorbell, guest, health, image, logs, netdev, prealloc, probe, sandbox, uplink};
 use crate::boot::image::System;
 use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
@@ -80,6 +80,10 @@ impl Launcher for Qemu {
 
     fn check_image(&self, system: &System) -> Result<()> {
         image::check(system)
+    }
+
+    fn gives_uplinks(&self) -> bool {
+        true
     }
 
     fn check_restart(&self, record: &Record) -> Result<()> {
@@ -244,6 +248,7 @@ fn start(
         pools: pool_files(&machine.pools, options.doorbell_sockets),
         ports: options.ports,
         links,
+        uplink: uplink::open(record, machine)?,
         index: machine.index,
     };
     let plain = spec.pools.iter().filter(|pool| pool.doorbell.is_none());

@@ -12,7 +12,7 @@
 //! | `sockets`, `qmp`, `connection` | a QEMU's sockets, its monitor protocol, reaching it and the front end |
 //! | `ports` | the ports that pools are plugged into |
 //! | `passed` | devices of the host that a machine has for itself |
-//! | `netdev` | the network between machines |
+//! | `netdev`, `uplink` | the network between machines, and one outside |
 //! | `doorbell` | pools that the back end serves |
 //! | `grant`, `hotplug`, `plug`, `pci`, `target` | granting pools to machines that run, and revoking them |
 //! | `attach`, `attached`, `persistent` | machines that Vshmem did not start |
@@ -54,3 +54,4 @@ pub mod qmp;
 pub mod sandbox;
 pub mod sockets;
 pub mod target;
+mod uplink;

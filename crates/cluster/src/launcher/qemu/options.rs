@@ -11,6 +11,7 @@ use super::placed::{self, Backing};
 use super::ports::{self, Generation};
 use super::sandbox::{self, Descriptor, Descriptors};
 use super::sockets::{agent_socket, monitor_socket, AGENT};
+use super::uplink::Opened;
 use crate::launcher::network::Link;
 use crate::placement::plan::Placed;
 use crate::state::directories::channel_socket;
@@ -70,6 +71,8 @@ pub struct MachineSpec<'a> {
     pub ports: Ports,
     /// Its ends of the links to its neighbours, if it has a network.
     pub links: Option<Vec<Link>>,
+    /// What connects it with a network outside, if something does.
+    pub uplink: Option<Opened>,
     /// Index of the machine, for its MAC address.
     pub index: u32,
 }
@@ -135,6 +138,9 @@ pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
     }
     if let Some(links) = &spec.links {
         network(&mut out, links, spec.index);
+    }
+    if let (Some(opened), Some(card)) = (&spec.uplink, &spec.settings.uplink) {
+        uplink(&mut out, opened, &card.mac);
     }
     (out.words, out.descriptors)
 }
@@ -226,11 +232,28 @@ fn network(out: &mut Arguments, links: &[Link], index: u32) {
     out.add("-device", &format!("virtio-net-pci,netdev=net,mac={},romfile=", netdev::mac(index)));
 }
 
+/// The card by which the machine is on a network outside, and what is behind it.
+fn uplink(out: &mut Arguments, opened: &Opened, mac: &str) {
+    let (kind, end) = match opened {
+        Opened::Tap(tap) => ("tap", tap),
+        Opened::Frames(socket) => ("socket", socket),
+    };
+    let fd = out.descriptors.add(Descriptor::Inherited(end.as_raw_fd()));
+    out.add("-netdev", &format!("{kind},id=uplink,fd={fd}"));
+    out.add("-device", &format!("virtio-net-pci,netdev=uplink,mac={mac},romfile="));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launcher::network::socket_pair;
+    use crate::state::uplink::Card;
 
     fn line(links: Option<Vec<Link>>) -> String {
+        line_with(links, None)
+    }
+
+    fn line_with(links: Option<Vec<Link>>, uplink: Option<Opened>) -> String {
         let settings = Settings {
             dax: vec![],
             name: "vm0".into(),
@@ -238,6 +261,7 @@ mod tests {
             uid: 1,
             channels: 2,
             network: None,
+            uplink: Card::from_word("02:00:00:00:00:01,dhcp"),
             hosts: vec![],
             shares: vec![],
             exported: None,
@@ -270,6 +294,7 @@ mod tests {
             }],
             ports: Ports { spare: 1, largest: 1 << 30 },
             links,
+            uplink,
             index: 1,
         };
         let (words, descriptors) = arguments(&spec);
@@ -307,6 +332,16 @@ mod tests {
         assert!(line.contains("id=vshmem-pool-00000000-default,bus=vshmem-port0"), "{line}");
         assert!(line.contains("id=vshmem-port1,bus=pcie.0"), "{line}");
         assert!(line.contains("nr=3,chardev=agent,name=org.vshmem.agent"), "{line}");
+    }
+
+    #[test]
+    fn an_uplink_is_a_card_of_its_own() {
+        let (one, other) = socket_pair().unwrap();
+        let tap = line_with(None, Some(Opened::Tap(one)));
+        assert!(tap.contains("-netdev tap,id=uplink,fd=5"), "{tap}");
+        assert!(tap.contains("netdev=uplink,mac=02:00:00:00:00:01,romfile="), "{tap}");
+        let user = line_with(None, Some(Opened::Frames(other)));
+        assert!(user.contains("-netdev socket,id=uplink,fd=5"), "{user}");
     }
 
     #[test]

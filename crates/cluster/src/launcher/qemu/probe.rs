@@ -104,6 +104,7 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         pools: vec![],
         ports: Ports { spare: 0, largest: 0 },
         links: None,
+        uplink: None,
         index: 0,
     };
     let (process, _guard) = program::start(&spec)?;

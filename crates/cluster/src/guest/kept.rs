@@ -1,4 +1,5 @@
-//! Keeps the machine's front end running, which is another process of this program.
+//! Keeps further processes of this program running beside the agent: the machine's front end, and what leases
+//! its address on a network outside.
 
 use super::console::print;
 use crate::launcher::table;
@@ -7,24 +8,26 @@ use crate::state::settings::Settings;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Pause before it is started again.
+/// Pause before one is started again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The front end's process.
-pub struct FrontEnd {
+/// A process that is kept running.
+pub struct Kept {
+    what: &'static str,
     arguments: Vec<String>,
     pid: Option<i32>,
     due: Instant,
 }
 
-impl FrontEnd {
-    /// A front end that is due at once.
-    pub fn new(settings: &Settings) -> FrontEnd {
-        FrontEnd {
-            arguments: table::guest(&settings.launcher).front_end(settings.uid),
-            pid: None,
-            due: Instant::now(),
-        }
+impl Kept {
+    /// The machine's front end, which is due at once.
+    pub fn front_end(settings: &Settings) -> Kept {
+        Kept::new("the front end", table::guest(&settings.launcher).front_end(settings.uid))
+    }
+
+    /// What `vshmem` does with these arguments, which is due at once.
+    pub fn new(what: &'static str, arguments: Vec<String>) -> Kept {
+        Kept { what, arguments, pid: None, due: Instant::now() }
     }
 
     /// When it is due, if it does not run.
@@ -45,7 +48,7 @@ impl FrontEnd {
         match command.spawn() {
             Ok(child) => self.pid = Some(child.id() as i32),
             Err(e) => {
-                print(&format!("vshmem: the front end can't be started: {e}"));
+                print(&format!("vshmem: {} can't be started: {e}", self.what));
                 self.due = Instant::now() + 60 * PAUSE;
             }
         }
