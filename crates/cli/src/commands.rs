@@ -9,10 +9,12 @@ use crate::changes::{Grow, Repair, Shrink};
 use crate::devices::Devices;
 use crate::doctor::Doctor;
 use crate::grants::{Grant, Revoke};
+use crate::inventory::Inventory;
 use crate::machine::Machine;
 use crate::mpirun::args::Mpirun;
 use crate::rsh::Rsh;
 use crate::schema::Documents;
+use crate::ssh::Ssh;
 use crate::xen::Xen;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -50,6 +52,10 @@ pub enum Command {
     Exec(Exec),
     /// Open a shell in one machine
     Shell(Shell),
+    /// Run ssh into one machine, or print its configuration, without an open port
+    Ssh(Box<Ssh>),
+    /// Print a cluster as Ansible's inventory
+    Inventory(Inventory),
     /// Do something in this machine for a command of the host
     #[command(hide = true, subcommand)]
     Machine(Machine),

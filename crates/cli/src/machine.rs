@@ -1,10 +1,21 @@
 //! `vshmem machine`: what commands of the host have this program do in a machine. It is not for users.
 
+use crate::output::print;
 use clap::Subcommand;
-use vshmem_cluster::{lease_address, write_hosts, Explain, Result};
+use vshmem_cluster::{connect_here, host_keys_here, lease_address, write_hosts, Explain, Result};
 
 #[derive(Subcommand)]
 pub enum Machine {
+    /// Pass standard input and output on to a TCP port of this machine
+    Connect {
+        /// Its number
+        port: u16,
+    },
+    /// Print the public keys of this machine's ssh server, as a file of known hosts has them
+    HostKeys {
+        /// The name under which they are printed
+        name: String,
+    },
     /// Lease an address for an interface from a DHCP server, and keep it leased
     Dhcp {
         /// Its name
@@ -20,6 +31,8 @@ pub enum Machine {
 /// Does it.
 pub fn machine(what: &Machine) -> Result<u8> {
     match what {
+        Machine::Connect { port } => connect_here(*port)?,
+        Machine::HostKeys { name } => print(&host_keys_here(name)?)?,
         Machine::Dhcp { interface } => lease_address(interface)?,
         Machine::Hosts { text } => write_hosts(text).explain(|| "could not write /etc/hosts".into())?,
     }

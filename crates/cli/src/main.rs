@@ -20,6 +20,7 @@ mod doctor;
 mod explain;
 mod external;
 mod grants;
+mod inventory;
 mod ipcs;
 mod json;
 mod machine;
@@ -33,6 +34,7 @@ mod program;
 mod rsh;
 mod run;
 mod schema;
+mod ssh;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -91,6 +93,8 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Devices(devices) => devices::devices(&devices),
         Command::Doctor(doctor) => doctor::doctor(*doctor),
         Command::Explain(explain) => explain::explain(&explain),
+        Command::Inventory(asked) => inventory::inventory(&asked),
+        Command::Ssh(ssh) => ssh::ssh(&ssh),
         Command::Machine(what) => machine::machine(&what),
         Command::Run(run) => run::run(run, further),
         Command::Mpirun(mpirun) => mpirun::mpirun(*mpirun),

@@ -15,6 +15,7 @@ pub mod names;
 pub mod scratch;
 pub mod session;
 mod skeleton;
+pub mod ssh;
 mod stream;
 mod sys;
 mod terminal;

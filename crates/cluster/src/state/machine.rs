@@ -76,6 +76,13 @@ pub fn find(cluster: &str, names: &[String]) -> Result<(Record, Vec<Machine>)> {
     Ok((record, machines))
 }
 
+/// A cluster, and the states of its machines.
+pub fn all_of(cluster: &str) -> Result<(Record, Vec<MachineState>)> {
+    let record = Record::read(cluster)?.ok_or_else(|| no_cluster(cluster))?;
+    let states = record.machines.iter().map(|machine| state(&record, machine)).collect();
+    Ok((record, states))
+}
+
 /// The index of a machine in a record.
 pub fn index_of(record: &Record, name: &str) -> Result<usize> {
     let found = record.machines.iter().position(|m| m.name == name);
