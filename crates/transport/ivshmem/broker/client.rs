@@ -77,6 +77,14 @@ pub fn ensure(program: &Program) -> Result<bool> {
     }
 }
 
+/// Removes what a command has left that was killed before it had started a back end. Does nothing while there
+/// is one, or its keeper.
+pub fn remove_left(directory: &Directory) {
+    if let Ok(Some(_lock)) = directory.try_lock() {
+        directory.remove();
+    }
+}
+
 /// Waits until something is so; false if it takes too long.
 fn wait_until(mut is_so: impl FnMut() -> Result<bool>) -> Result<bool> {
     let deadline = Instant::now() + TIMEOUT;

@@ -4,10 +4,9 @@ use crate::error::{Error, Explain, Result};
 use crate::interrupt;
 use crate::state::directories::runtime_directory;
 use crate::state::record::Granted;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use vshmem_agent::ivshmem::client::{ensure, request, status};
+use vshmem_agent::ivshmem::client::{ensure, remove_left, request, status};
 use vshmem_agent::ivshmem::{Directory, PeerStatus, PoolStatus, Program, Request};
 
 /// Interval at which the back end is asked for its state.
@@ -55,8 +54,7 @@ pub fn end(pool: &Path) {
     };
     let served = |path: &str| Path::new(path) == pool;
     let Ok(Some(before)) = status(&directory) else {
-        // A command that was killed may have made it for nothing.
-        let _ = fs::remove_dir(directory.path());
+        remove_left(&directory);
         return;
     };
     for found in before.pools.iter().filter(|found| served(&found.path)) {
