@@ -18,7 +18,7 @@ if [ -n "${MACHINES_FULL:-}" ]; then
     compared="$compared debian"
 fi
 "${CC:-cc}" -O2 -static -o "$work/fwq" "$programs/fwq.c"
-if ! LIMIT=700 vshmem up "$work/slim.toml" --timeout 600 >"$work/up" 2>&1; then
+if ! LIMIT=1600 vshmem up "$work/slim.toml" --timeout 1500 >"$work/up" 2>&1; then
     failed "slim machines come up" "$(cat "$work/up")"
     exit 1
 fi
