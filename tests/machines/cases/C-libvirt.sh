@@ -50,6 +50,11 @@ getent group libvirt-qemu >"$work/out" || echo 'libvirt-qemu:x:64055:' >>/etc/gr
 printf '%s\n' 'user = "root"' 'group = "root"' 'security_driver = "none"' 'cgroup_controllers = []' \
     'stdio_handler = "file"' \
     'namespaces = []' >/etc/libvirt/qemu.conf
+# Where no udev has given KVM to a group, machines that root has libvirt start could not use it.
+if has_kvm; then
+    mknod -m 666 /var/lib/libvirt/kvm c 10 232
+    mount --bind /var/lib/libvirt/kvm /dev/kvm
+fi
 libvirtd >"$work/libvirtd.log" 2>&1 &
 daemon=$!
 eventually "libvirt answers" virsh -q list

@@ -87,9 +87,9 @@ impl RunsAs {
     }
 }
 
-/// The group that may use KVM.
+/// The group that may use KVM, unless that is root's.
 fn kvm_group() -> Option<u32> {
-    fs::metadata("/dev/kvm").ok().map(|meta| meta.gid())
+    fs::metadata("/dev/kvm").ok().map(|meta| meta.gid()).filter(|group| *group != 0)
 }
 
 /// The user that QEMU runs as, by libvirt's capabilities: the number in what its driver `dac` says.
