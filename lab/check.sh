@@ -49,6 +49,13 @@ missing=$(grep 'missing:' "$work/said" | grep -v -e 'not installed' -e ' runs no
 [ -z "$missing" ] || fail "not measured: $missing"
 grep -q 'virtual processors at most' "$work/said" || fail "no table of features: $(cat "$work/said")"
 
+# Applications, natively: machines would be booted anew. An answer that is wrong would be missing.
+"$lab" run vsuite --miniature --contender native --environment '2 processors' --case compress \
+    --case 'word count' --case k-means --output "$work/vsuite" >"$work/said" 2>&1 ||
+    fail "$(cat "$work/said")"
+missing=$(grep 'missing:' "$work/said" | grep -v 'not installed' || true)
+[ -z "$missing" ] || fail "not measured: $missing"
+
 # Linear algebra: each product is checked. The tuner comes from PyPI, and not all machines count TLB misses.
 "$lab" run algebra --miniature --environment native --contender native --contender OpenBLAS \
     --contender tuned --contender 'two in one kernel' --size 100 --size 500 --size 1000 --size 65536 \

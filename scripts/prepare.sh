@@ -88,7 +88,7 @@ kmod-debug|cmd:bc|bc|builds a kernel that watches the driver
 kmod-debug|cmd:bison|bison|builds that kernel
 kmod-debug|cmd:flex|flex|builds that kernel
 kmod-debug|header:libelf.h|libelf-dev|builds that kernel
-kmod,machines,kvm,mpi,demo,packages|cmd:zstd|zstd|unpacks the machines' kernel modules
+kmod,machines,kvm,mpi,demo,packages,lab?|cmd:zstd|zstd|unpacks the machines' kernel modules; compresses, in the lab's vsuite
 lab,demo|lab:|python3-pandas python3-scipy python3-matplotlib python3-rich|the lab's statistics, plots and progress
 lab|lab:pytest|python3-pytest|runs the lab's own tests
 lab?|cmd:c++|g++|compiles what is measured of Boost.Interprocess
@@ -98,6 +98,7 @@ lab?|glob:/usr/include/rdma/fabric.h|libfabric-dev|a rival: libfabric
 lab?|glob:/usr/lib/*/openblas*/libblas.so.3|libopenblas0-pthread|a bar for linear algebra: OpenBLAS
 lab?|glob:/usr/lib/*/blis*/libblas.so.3|libblis4-serial|a bar for linear algebra: BLIS
 lab?|glob:/usr/lib/*/atlas/libblas.so.3|libatlas3-base|a bar for linear algebra: ATLAS
+lab?|cmd:xmllint|libxml2-utils|validates, in the lab's vsuite
 lab?|glob:/sbin/insmod|kmod|gives a machine a disk in its memory, to which it swaps
 lab?,demo?|cmd:lstopo-no-graphics|hwloc-nox|says where processors sit to each other
 deb,packages|cmd:dpkg-buildpackage|dpkg-dev|builds packages

@@ -1,8 +1,8 @@
 """What the dwarfs' programs have to answer, computed by NumPy instead of their C.
 
 An answer depends on all of a result: values are summed with weights, so that those that are
-missing, stale, or in each other's place show. Answers of BLAS are whole numbers and exact; the
-others may differ by rounding, since each model adds in its own order.
+missing, stale, or in each other's place show. Answers of BLAS, and counts, are whole numbers and
+exact; the others may differ by rounding, since each model adds in its own order.
 """
 
 from __future__ import annotations
@@ -85,12 +85,50 @@ def _md(what: str, n: int) -> float:
     return checksum(position) + potential + kinetic
 
 
+def _scattered(count: int) -> np.ndarray:
+    """What a product of 32 bits makes of numbers in a row."""
+    return np.arange(count, dtype=np.uint32) * np.uint32(2654435761)
+
+
+def _histogram(n: int) -> float:
+    values = (_scattered(3 * n) >> 13 & 255).reshape(n, 3)
+    return checksum(np.array([np.bincount(values[:, i], minlength=256) for i in range(3)]))
+
+
+def _wordcount(n: int) -> float:
+    return checksum(np.bincount(_scattered(n) >> 22, minlength=1024))
+
+
+def _regression(n: int) -> float:
+    i = np.arange(n)
+    x = i % 1000
+    y = 3 * x + 7 + i % 5 - 2
+    slope, axis = np.linalg.lstsq(np.stack([x, np.ones(n)], 1), y, rcond=None)[0]
+    return checksum(np.array([slope, axis]))
+
+
+def _kmeans(n: int) -> float:
+    golden = np.arange(1, 3 * n + 1) * GOLDEN
+    points = np.fmod(golden, 1).reshape(n, 3)
+    centres = points[:8].copy()
+    for _ in range(10):
+        nearest = ((points[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2).argmin(axis=1)
+        for one in range(8):
+            if (nearest == one).any():
+                centres[one] = points[nearest == one].mean(axis=0)
+    return checksum(centres)
+
+
 _ANSWERS: dict[str, Callable[[int], float]] = {
     "dot": _dot,
     "vector": _vector,
     "matrix": _matrix,
     "laplace": _laplace,
     "pi": _pi,
+    "histogram": _histogram,
+    "wordcount": _wordcount,
+    "regression": _regression,
+    "kmeans": _kmeans,
 }
 
 
@@ -105,7 +143,7 @@ def answer(what: str, size: int, processes: int) -> float:
 def check(what: str, size: int, processes: int, found: float) -> None:
     """Raises Failed if that is not the answer."""
     right = answer(what, size, processes)
-    exact = what in ("dot", "vector", "matrix")
+    exact = what in ("dot", "vector", "matrix", "histogram", "wordcount")
     # Comparisons with NaN are false, so it is no answer either.
     if not abs(found - right) <= (0 if exact else ROUNDING * abs(right)):
         raise Failed(f"{what} of {size} is wrong: {found:.17g} instead of {right:.17g}.")

@@ -19,6 +19,7 @@ from vshmem_lab.runners import (
     mpi,
     onekernel,
     podman,
+    vsuite,
     xen,
     xen_domain,
     xen_host,
@@ -75,6 +76,7 @@ class Runners:
             **mpi.runners(self.machines, pair),
             **environments.runners(self.machines, pair, self._podman, self._xen),
             **dwarfs.runners(self.machines, pair, lambda: self._pool("vshmem"), self._enclosed),
+            **vsuite.runners(self.machines, pair),
             **algebra.runners(self.machines, pair, lambda: self._pool("vshmem"), self._enclosed),
         }
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from vshmem_lab.model import Case
-from vshmem_lab.suites import algebra, dwarfs, hypervisors, mpi, rivals, sharing, xen
+from vshmem_lab.suites import algebra, dwarfs, hypervisors, mpi, rivals, sharing, vsuite, xen
 
-ALL = (sharing, rivals, mpi, dwarfs, algebra, hypervisors, xen)
+ALL = (sharing, rivals, mpi, dwarfs, algebra, hypervisors, vsuite, xen)
 SUITES: dict[str, tuple[Case, ...]] = {suite.SUITE: suite.CASES for suite in ALL}
 ABOUT = {suite.SUITE: suite.__doc__.splitlines()[0].split(": ", 1)[1].rstrip(".") for suite in ALL}
