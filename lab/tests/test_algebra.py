@@ -16,7 +16,15 @@ from vshmem_lab.analysis import Line, Run, Table
 from vshmem_lab.model import Case, Contender, Failed, Missing, Turn
 from vshmem_lab.report.knee import knees
 from vshmem_lab.runners import algebra, algebra_programs
-from vshmem_lab.runners.algebra_programs import EDGES, Dgemm, Edges, KernelSizes, Level2, Tuning
+from vshmem_lab.runners.algebra_programs import (
+    EDGES,
+    Dgemm,
+    Edges,
+    KernelSizes,
+    Level2,
+    Library,
+    Tuning,
+)
 from vshmem_lab.runners.job import Job
 from vshmem_lab.runners.scarce import Scarce
 from vshmem_lab.suites import algebra as algebra_suite
@@ -37,10 +45,15 @@ UNROLLED = ((1, 1, 1), (2, 16, 1), (4, 32, 2), (8, 3, 4), (16, 4, 8))
 SIZES = (1, 2, 37, 130)
 
 
-def job(*options: str, library: str, processes: int = 1) -> Job:
-    """DGEMM on this kernel."""
+def job(*options: str, library: str | Library, processes: int = 1) -> Job:
+    """DGEMM on this kernel, by a library or the one of a path."""
     cpus = pair() if processes > 1 else pair()[:1]
-    return Job(algebra.Native(cpus), Dgemm(library, options, processes))
+    return Job(algebra.Native(cpus), Dgemm(as_library(library), options, processes))
+
+
+def as_library(it: str | Library) -> Library:
+    """The library of a path."""
+    return it if callable(it) else lambda _: it
 
 
 def turns(*sizes: int, what: str = "rate") -> list[Turn]:
@@ -76,9 +89,9 @@ def test_products_are_right(variant: tuple[int, ...], tmp_path: Path) -> None:
         process.run([str(paths.programs() / "dgemm"), "-e", edge, "-t", transposed, library, "99"])
 
 
-def level2(library: str, routine: str) -> Job:
+def level2(library: str | Library, routine: str) -> Job:
     """A routine of a matrix and vectors on this kernel."""
-    return Job(algebra.Native(pair()[:1]), Level2(library, routine.lower()))
+    return Job(algebra.Native(pair()[:1]), Level2(as_library(library), routine.lower()))
 
 
 @pytest.mark.parametrize("variant", UNROLLED)
@@ -251,10 +264,37 @@ def test_the_tuner_chooses_of_its_space() -> None:
             assert found[f"{name}-{routine.called[parameter]}", 0] in values
         assert found[f"{name}-tried", 0] == math.prod(map(len, routine.small.values()))
         assert found[f"{name}-rate", 0] > 0
-    assert job(library=tuning.library("gemm")).measure(turns(100), 0.01)[0].value > 0
+    assert job(library=tuning.library("gemm", 0.01)).measure(turns(100), 0.01)[0].value > 0
     for routine in algebra.LEVEL2:
-        library = tuning.library(routine.lower())
+        library = tuning.library(routine.lower(), 0.01)
         assert level2(library, routine).measure(turns(100), 0.01)[0].value > 0
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("kernel_tuner"), reason="it is not installed")
+@pytest.mark.parametrize(("seconds", "space"), [(0.01, "small"), (0.2, "whole")])
+def test_what_is_tuned_was_tuned_though_the_tuner_is_no_case_of_the_run(
+    seconds: float, space: str, monkeypatch
+) -> None:
+    searches = []
+
+    class Place:
+        def said(self, _: Tuning, argv: list[str]) -> str:
+            """What a tuner says that has chosen the least of everything."""
+            searches.append(argv[argv.index("vshmem_lab.tune") + 1])
+            chosen = (
+                f"{name}-{called} 0 {routine.small[parameter][0]}"
+                for name, routine in tune.ROUTINES.items()
+                for parameter, called in routine.called.items()
+            )
+            return "\n".join(chosen)
+
+    monkeypatch.setattr(Tuning, "compile_all", lambda *_: None)
+    tuning = Tuning(Place())
+    of = algebra_programs.library("tuned", lambda: tuning)
+    assert searches == [], "a place is asked for nothing before its turn"
+    argv = Dgemm(of).argv(turns(100), seconds)
+    assert Dgemm(of).argv(turns(100), seconds) == argv
+    assert searches == [space]
 
 
 def test_a_processor_is_asked_for_what_it_has_only() -> None:

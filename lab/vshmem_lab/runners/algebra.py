@@ -18,6 +18,7 @@ from vshmem_lab.runners.algebra_programs import (
     Edges,
     KernelSizes,
     Level2,
+    Library,
     Probe,
     Tuning,
     library,
@@ -149,11 +150,11 @@ def _swapping(machines: Machines) -> InMachines:
     return InMachines(machines)
 
 
-def _openblas() -> str:
+def _openblas() -> Library:
     return library("OpenBLAS", None)
 
 
-def _dgemm(of: Callable[[], str], options: Sequence[str] = (), processes: int = 1) -> Dgemm:
+def _dgemm(of: Callable[[], Library], options: Sequence[str] = (), processes: int = 1) -> Dgemm:
     return Dgemm(of(), options, processes)
 
 
@@ -162,4 +163,4 @@ def _level2(name: str, tuning: Callable[[], Tuning], routine: str) -> Level2:
 
 
 def _edges(tuning: Callable[[], Tuning]) -> Edges:
-    return Edges(tuning().library("gemm"))
+    return Edges(library("tuned", tuning))

@@ -47,18 +47,22 @@ def parse(said: str) -> list[tuple[str, int, float]]:
     return [(m[1], int(m[2]), float(m[3])) for m in found if m]
 
 
-def library(name: str, tuning: Callable[[], Tuning] | None, routine: str = "gemm") -> str:
-    """The path of a library that has a routine."""
+# The path of a library, for turns of so many seconds: the tuner looks further for long ones.
+Library = Callable[[float], str]
+
+
+def library(name: str, tuning: Callable[[], Tuning] | None, routine: str = "gemm") -> Library:
+    """A library that has a routine."""
     if name in BLAS:
         pattern, package = BLAS[name]
         found = sorted(glob.glob(f"/usr/lib/*/{pattern}/libblas.so.3"))
         if not found:
             raise Missing(f"{name} is not installed (Debian's package {package}).")
-        return found[0]
+        return lambda _: found[0]
     if name == "tuned":
-        return tuning().library(routine)
+        return functools.partial(tuning().library, routine)
     paths.build_programs("algebra")
-    return str(paths.programs() / f"dgemm-{name}.so")
+    return lambda _: str(paths.programs() / f"dgemm-{name}.so")
 
 
 class Dgemm:
@@ -67,9 +71,9 @@ class Dgemm:
     limit = LIMIT
     absent: Mapping[str, str] = {"data-tlb": NO_COUNTERS, "code-tlb": NO_COUNTERS}
 
-    def __init__(self, path: str, options: Sequence[str] = (), processes: int = 1) -> None:
+    def __init__(self, of: Library, options: Sequence[str] = (), processes: int = 1) -> None:
         paths.build_programs("algebra")
-        self._path, self._options, self._processes = path, options, processes
+        self._library, self._options, self._processes = of, options, processes
 
     def argv(self, turns: Sequence[Turn], seconds: float) -> list[str]:
         """One after the other."""
@@ -81,7 +85,7 @@ class Dgemm:
         script = (
             f'i={key}; for n in {sizes}; do i=$((i + 1)); "$@" -k $i "$LIBRARY" $n || exit 1; done'
         )
-        variables = [*ONE_THREAD, f"LIBRARY={self._path}"]
+        variables = [*ONE_THREAD, f"LIBRARY={self._library(seconds)}"]
         return ["env", *variables, "sh", "-c", script, "sh", *program]
 
     def figures(self, said: str) -> Figures:
@@ -99,15 +103,15 @@ class Level2:
     limit = LIMIT
     absent: Mapping[str, str] = {}
 
-    def __init__(self, path: str, routine: str) -> None:
+    def __init__(self, of: Library, routine: str) -> None:
         paths.build_programs("algebra")
-        self._path, self._routine = path, routine
+        self._library, self._routine = of, routine
 
     def argv(self, turns: Sequence[Turn], seconds: float) -> list[str]:
         """One after the other."""
         sizes = " ".join(str(turn.size) for turn in turns)
         script = f'for n in {sizes}; do "$@" $n || exit 1; done'
-        program = [str(paths.programs() / "level2"), self._routine, self._path]
+        program = [str(paths.programs() / "level2"), self._routine, self._library(seconds)]
         return ["env", *ONE_THREAD, "sh", "-c", script, "sh", *program]
 
     def figures(self, said: str) -> Figures:
@@ -121,16 +125,17 @@ class Edges:
     limit = LIMIT
     absent: Mapping[str, str] = {}
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, of: Library) -> None:
         paths.build_programs("algebra")
-        self._path = path
+        self._library = of
 
     def argv(self, turns: Sequence[Turn], seconds: float) -> list[str]:
         """All of them, whatever is asked for; the turns' second word is the number of rows."""
         rows = "100" if seconds < MINIATURE else turns[0].contender.words[1]
         edges = " ".join(map(str, EDGES))
         script = f'for edge in {edges}; do "$1" -e $edge "$2" {rows} || exit 1; done'
-        return ["sh", "-c", script, "sh", str(paths.programs() / "dgemm"), self._path]
+        program = str(paths.programs() / "dgemm")
+        return ["sh", "-c", script, "sh", program, self._library(seconds)]
 
     def figures(self, said: str) -> Figures:
         """By edge, and the best one of the second level's."""
@@ -221,10 +226,10 @@ class Tuning:
         self._chosen = chosen
         return found
 
-    def library(self, routine: str) -> str:
-        """The library of the last choice; without one, a small search makes one."""
+    def library(self, routine: str, seconds: float) -> str:
+        """The library of the last choice; where there was none, as in a resumed run, of a new one."""
         if not self._chosen:
-            self.figures(self._place.said(self, self.argv((), 0)))
+            self.figures(self._place.said(self, self.argv((), seconds)))
         values = self._chosen[routine]
         name = "-".join(map(str, (routine, *values.values())))
         path = paths.programs() / f"{name}.so"
