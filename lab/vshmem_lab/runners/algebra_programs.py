@@ -227,7 +227,7 @@ class Tuning:
         return found
 
     def library(self, routine: str, seconds: float) -> str:
-        """The library of the last choice; where there was none, as in a resumed run, of a new one."""
+        """The library of the last choice; of a new one where there was none (a resumed run)."""
         if not self._chosen:
             self.figures(self._place.said(self, self.argv((), seconds)))
         values = self._chosen[routine]
