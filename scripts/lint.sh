@@ -84,7 +84,7 @@ too_wide() {
         files '*.md' | xargs -0 awk '
             /^ *```/ { code = !code }
             !code && !/^ *\|/ { print FILENAME ":" FNR ":" $0 }'
-    } | grep -vF -e '](' -e '://' | LC_ALL=C.UTF-8 grep -E '^[^:]*:[0-9]*:.{111,}'
+    } | grep -vE '\]\(|[a-z]://' | LC_ALL=C.UTF-8 grep -E '^[^:]*:[0-9]*:.{111,}'
 }
 
 # What knows one hypervisor, or one way of sharing memory, stands in its folder; the others are the tables

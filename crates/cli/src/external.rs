@@ -13,8 +13,9 @@ use vshmem_mpi::files::locate;
 /// What precedes the word in a program's name.
 const PREFIX: &str = "vshmem-";
 
-/// Executes the program that the words ask for, with the rest of them. Returns `None` if they ask for none, or
-/// there is none: then the parser says what is wrong. A code comes back only if the program can't be executed.
+/// Executes the program that the words ask for, with the rest of them. Returns `None` if they ask for none,
+/// or there is none: then the parser says what is wrong. A code comes back only if the program can't be
+/// executed.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let mut words = words.into_iter().skip(1);
     let file = locate(&OsString::from(name(&words.next()?)?), Path::new(""))?;

@@ -1,8 +1,9 @@
 //! The one command, `vshmem`.
 //!
 //! As the first process of a machine (number 1, called `/init`) the same program sets the machine up and
-//! serves it; called `vshmem-machine`, it serves one that boots an image. Called by itself, as `vshmem-sandbox` it becomes a machine's QEMU, and as `vshmem-commands` it
-//! runs the commands of `vshmem run --local`.
+//! serves it; called `vshmem-machine`, it serves one that boots an image. Called by itself, as
+//! `vshmem-sandbox` it becomes a machine's QEMU, and as `vshmem-commands` it runs the commands of `vshmem run
+//! --local`.
 
 mod age;
 #[path = "../../transport/ivshmem/command.rs"]

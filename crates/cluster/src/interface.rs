@@ -88,7 +88,8 @@ pub fn route_by(router: Ipv4Addr) -> io::Result<()> {
     }
 }
 
-/// A route (`struct rtentry` of `linux/route.h`), which the crate libc lacks; what follows the flags stays zero.
+/// A route (`struct rtentry` of `linux/route.h`), which the crate libc lacks; what follows the flags stays
+/// zero.
 #[repr(C, align(8))]
 struct Route {
     padding: [u8; 8],

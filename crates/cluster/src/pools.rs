@@ -232,8 +232,8 @@ pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit], form: Form) ->
     })
 }
 
-/// An error unless a kernel that backs a whole pool with memory need not kill a process for it. `otherwise` is
-/// the hint then.
+/// An error unless a kernel that backs a whole pool with memory need not kill a process for it. `otherwise`
+/// is the hint then.
 pub fn check_room(name: &str, otherwise: &str) -> Result<()> {
     let pool = PoolRef::local(name.as_bytes()).map_err(|error| refused(name, error.to_string()))?;
     let wanted = lacking(&pool);

@@ -47,8 +47,8 @@ fn unbind(tree: &dyn Tree, address: Address, driver: &str) -> Result<()> {
         .explain(|| format!("could not take {address} from its driver {driver}"))
 }
 
-/// Gives a function back to the driver that it had. Nothing is done to one that is gone, or that somebody else
-/// has bound to a driver since.
+/// Gives a function back to the driver that it had. Nothing is done to one that is gone, or that somebody
+/// else has bound to a driver since.
 ///
 /// # Errors
 /// A program still has it, or the kernel refuses it.

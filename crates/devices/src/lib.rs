@@ -1,5 +1,5 @@
-//! PCI functions of a host that machines have for themselves: which can be given, which are given and to whom,
-//! and giving them back. It knows no cluster and starts no machine.
+//! PCI functions of a host that machines have for themselves: which can be given, which are given and to
+//! whom, and giving them back. It knows no cluster and starts no machine.
 //!
 //! | module | subject |
 //! | --- | --- |

@@ -110,8 +110,8 @@ pub fn obstacles(
     all
 }
 
-/// Whether a function of the same group goes along with another one: it is beside it, and no virtual functions
-/// depend on it.
+/// Whether a function of the same group goes along with another one: it is beside it, and no virtual
+/// functions depend on it.
 pub fn goes_along(function: &Function, other: &Function) -> bool {
     other.address.is_beside(function.address) && other.vfs.is_empty() && other.physical.is_none()
 }
@@ -139,8 +139,8 @@ fn rights(tree: &dyn Tree, function: &Function, user: User) -> Option<Obstacle> 
     }
 }
 
-/// An obstacle if a user can't lock this much memory: all of a machine's is locked, for a device reaches it at
-/// any time. Root can raise the limit.
+/// An obstacle if a user can't lock this much memory: all of a machine's is locked, for a device reaches it
+/// at any time. Root can raise the limit.
 pub fn memlock(user: User, bytes: u64) -> Option<Obstacle> {
     let limit = user.memlock.filter(|limit| !user.is_root && *limit < bytes)?;
     let (limit, mebibytes) = (limit >> 20, bytes.div_ceil(1 << 20));

@@ -12,8 +12,8 @@ use std::str::FromStr;
 /// The most functions that one wish can be for.
 const MOST: u32 = 64;
 
-/// A function, or several of one sort: `0000:01:00.0`, `vf of 0000:01:00.0`, `10de:20b5`, `nvme`, and each with
-/// a count before it, such as `2 x nvme`.
+/// A function, or several of one sort: `0000:01:00.0`, `vf of 0000:01:00.0`, `10de:20b5`, `nvme`, and each
+/// with a count before it, such as `2 x nvme`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Want {

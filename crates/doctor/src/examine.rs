@@ -8,8 +8,8 @@ use crate::look::Look;
 use crate::saved::Saved;
 use crate::system::System;
 
-/// Runs all checks: first what costs, root causes before what follows from them, then what can't be told, then
-/// the rest.
+/// Runs all checks: first what costs, root causes before what follows from them, then what can't be told,
+/// then the rest.
 pub fn examine(system: &System, instruments: &dyn Instruments, saved: &Saved) -> Vec<Finding> {
     let mut found: Vec<Finding> =
         CHECKS.iter().map(|check| examine_one(check, system, instruments, saved)).collect();

@@ -1,4 +1,5 @@
-//! `--fix` and `--undo`: what is changed is written down first, and only what is still as it was left is put back.
+//! `--fix` and `--undo`: what is changed is written down first, and only what is still as it was left is put
+//! back.
 
 use crate::finding::Change;
 use crate::saved::{lock, Entry, Saved};
@@ -32,8 +33,8 @@ pub fn fix(system: &System, file: &Path, changes: &[(&str, Change)]) -> Result<V
     Ok(done)
 }
 
-/// Adds a change to what was saved. What was there before the first of several changes stays, unless somebody else
-/// has changed it since.
+/// Adds a change to what was saved. What was there before the first of several changes stays, unless somebody
+/// else has changed it since.
 fn remember(saved: &mut Saved, check: &str, change: &Change) {
     let same = saved.entries.iter().position(|entry| entry.setting == change.setting);
     let first = same.map(|place| saved.entries.remove(place));

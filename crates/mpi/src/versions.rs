@@ -40,7 +40,8 @@ impl Version {
     }
 }
 
-/// A text without the byte of something else that happens to precede it. `v4.1.4` and `GLIBC_2.2.5` are names.
+/// A text without the byte of something else that happens to precede it. `v4.1.4` and `GLIBC_2.2.5` are
+/// names.
 fn last_word(text: &[u8]) -> Option<&[u8]> {
     let is_part = |b: &u8| b.is_ascii_alphanumeric() && !b.is_ascii_uppercase() || *b == b'.';
     let start = text.iter().rposition(|b| !is_part(b)).map_or(0, |at| at + 1);

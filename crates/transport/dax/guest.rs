@@ -50,8 +50,8 @@ impl guest::Devices for Devices {
     }
 }
 
-/// Has the kernel make a DAX device of each region of persistent memory that is not in use, or of those of one
-/// PCI device. They must be pools: what is none is overwritten.
+/// Has the kernel make a DAX device of each region of persistent memory that is not in use, or of those of
+/// one PCI device. They must be pools: what is none is overwritten.
 ///
 /// The kernel is told all that the block in front of a pool says ([`vshmem_transport::head`]), and refuses a
 /// block that says something else. Other members of the pool could otherwise have it keep its records of

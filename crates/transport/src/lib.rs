@@ -90,7 +90,8 @@ use core::fmt::Debug;
 use given::Address;
 use vshmem_pool::Uuid;
 
-/// A UUID for a new pool; `None` shortly after the start of a machine whose kernel has too little entropy yet.
+/// A UUID for a new pool; `None` shortly after the start of a machine whose kernel has too little entropy
+/// yet.
 pub fn random_uuid() -> Option<Uuid> {
     sys::random_bytes().map(Uuid::from_random)
 }

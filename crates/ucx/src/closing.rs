@@ -1,7 +1,7 @@
 //! The end of an MPI job over TCP. UCX closes an endpoint when all that was sent is acknowledged, and its TCP
-//! acknowledges when the peer asks it for progress. MPICH 4.0 closes all endpoints in `MPI_Finalize`, and then
-//! reads from its process manager until the other ranks have done so, too: a peer that is a little later gets
-//! no acknowledgement, and both wait for ever. So a rank that has begun to close its endpoints asks for
+//! acknowledges when the peer asks it for progress. MPICH 4.0 closes all endpoints in `MPI_Finalize`, and
+//! then reads from its process manager until the other ranks have done so, too: a peer that is a little later
+//! gets no acknowledgement, and both wait for ever. So a rank that has begun to close its endpoints asks for
 //! progress while it waits for its process manager. No setting of UCX or MPICH changes that.
 
 use crate::next;

@@ -1,5 +1,5 @@
-//! libvshmem's functions. They are looked up rather than linked: libvshmem has to be preloaded itself, so that
-//! System V calls go there.
+//! libvshmem's functions. They are looked up rather than linked: libvshmem has to be preloaded itself, so
+//! that System V calls go there.
 
 use core::ffi::{c_int, c_void, CStr};
 use core::mem::transmute;

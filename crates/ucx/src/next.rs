@@ -120,8 +120,8 @@ pub unsafe fn destroy(worker: *mut c_void) {
 }
 
 /// The function that the caller would have found: the next one of the program and what it was linked with, or
-/// else that of a library which was opened for a plug-in alone, as Open MPI does. That stays loaded from then on:
-/// a function that was found may be called when the plug-in has been closed, and opened once more.
+/// else that of a library which was opened for a plug-in alone, as Open MPI does. That stays loaded from then
+/// on: a function that was found may be called when the plug-in has been closed, and opened once more.
 fn look_up(name: &CStr, library: &CStr) -> Option<*mut c_void> {
     // SAFETY: strings. The handle is given back at once; the library stays.
     let found = unsafe {

@@ -1,6 +1,6 @@
-//! Pids that were found in the pool. UCX names a peer by its pid alone, which may be that of a process of this
-//! kernel, too. Once the pool knew a pid, its end there is the peer's end: a stranger of this kernel that has
-//! the same one does not keep it alive.
+//! Pids that were found in the pool. UCX names a peer by its pid alone, which may be that of a process of
+//! this kernel, too. Once the pool knew a pid, its end there is the peer's end: a stranger of this kernel
+//! that has the same one does not keep it alive.
 
 use crate::pool::Pool;
 use core::ffi::c_int;

@@ -1,9 +1,10 @@
-//! How a rank waits. An MPI asks UCX for progress again and again, and nothing that it or UCX can be told makes it
-//! wait well in every host:
+//! How a rank waits. An MPI asks UCX for progress again and again, and nothing that it or UCX can be told
+//! makes it wait well in every host:
 //!
-//! * MPICH 4 never leaves the processor. Where a host has more ranks than processors, each message takes a time
-//!   slice of the scheduler: some 10 ms. With `VSHMEM_UCX_YIELD=1` a rank leaves it each time that it has asked
-//!   [`IN_VAIN`] times in vain. That is for whoever starts the ranks to say: only it knows how many there are.
+//! * MPICH 4 never leaves the processor. Where a host has more ranks than processors, each message takes a
+//!   time slice of the scheduler: some 10 ms. With `VSHMEM_UCX_YIELD=1` a rank leaves it each time that it
+//!   has asked [`IN_VAIN`] times in vain. That is for whoever starts the ranks to say: only it knows how many
+//!   there are.
 //! * Where machines have more processors than their host, those of the host are short. A rank that leaves its
 //!   machine's processor keeps the host's, since the machine has nothing else to run. With
 //!   `VSHMEM_UCX_YIELD=sleep` it sleeps from the [`YIELDS`]th time on, so that the machine halts.
@@ -22,7 +23,8 @@ use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 /// Some microseconds: longer than a rank that runs takes to answer.
 const IN_VAIN: u32 = 20;
 
-/// How often a rank leaves its processor before it sleeps. What another rank of its machine sends comes by then.
+/// How often a rank leaves its processor before it sleeps. What another rank of its machine sends comes by
+/// then.
 const YIELDS: u32 = 4;
 
 /// Nanoseconds of the first sleep. Linux adds up to 50 µs.

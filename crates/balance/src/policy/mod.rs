@@ -1,8 +1,8 @@
 //! NUMA-first at run time: a pure function from an observation, and from what it remembers of earlier ones,
 //! to moves.
 //!
-//! 1. Each active vCPU has a core to itself while there is one, wherever that is: none waits, and none shares a
-//!    core with another as its SMT sibling, to stay near its memory.
+//! 1. Each active vCPU has a core to itself while there is one, wherever that is: none waits, and none shares
+//!    a core with another as its SMT sibling, to stay near its memory.
 //! 2. Of the cores that are free, it gets one near its memory. Idle vCPUs hold none.
 //! 3. Where all cores are taken, nodes are filled equally, weighed by how far memory is.
 //! 4. Memory follows vCPUs that can't come to it, where that pays within [`Settings::horizon`].

@@ -75,8 +75,8 @@ unsafe extern "C" fn semop_found(id: i32, sops: *mut Sembuf, count: usize, slow:
     unsafe { slow(id, sops, count) }
 }
 
-/// `semop` with one operation that nothing stands in the way of, on a set that is remembered: see [`Shortcut`].
-/// `None` says nothing.
+/// `semop` with one operation that nothing stands in the way of, on a set that is remembered: see
+/// [`Shortcut`]. `None` says nothing.
 ///
 /// # Safety
 /// As [`op`].

@@ -1,5 +1,5 @@
-//! Calls that remember the IPC object that they are on. A shortcut is for callers with the user of the one that
-//! made it, in one pool.
+//! Calls that remember the IPC object that they are on. A shortcut is for callers with the user of the one
+//! that made it, in one pool.
 
 use crate::page::{self, Page};
 use crate::shortcuts::{place, Places};

@@ -145,8 +145,8 @@ fn files(host: &Host, job: &Mpirun, own: &[(OsString, OsString)]) -> Files {
     }
 }
 
-/// Refuses a program that a host does not have, for which some launchers would wait for ever. Machines have the
-/// same files.
+/// Refuses a program that a host does not have, for which some launchers would wait for ever. Machines have
+/// the same files.
 fn check_files(hosts: &[Host], job: &Mpirun) -> Result<()> {
     let command = &job.line.command[0];
     for host in hosts.iter().filter(|host| matches!(host.location, Location::Reached(_))) {

@@ -1,5 +1,5 @@
-//! The initramfs of a slim machine, which is all that it has: this program, the library, and busybox for a shell
-//! if this host has it as one file.
+//! The initramfs of a slim machine, which is all that it has: this program, the library, and busybox for a
+//! shell if this host has it as one file.
 
 use super::initramfs::{archive, Archive};
 use crate::elf;

@@ -1,5 +1,5 @@
-//! The root of a machine that sees the host by file systems of their own: each is mounted at its place, below a
-//! private layer.
+//! The root of a machine that sees the host by file systems of their own: each is mounted at its place, below
+//! a private layer.
 
 use super::files::mount_9p;
 use super::skeleton::{make_directory, skeleton};

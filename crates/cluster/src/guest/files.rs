@@ -1,5 +1,5 @@
-//! The host's file tree in a machine that does not have all of it as its root: what the host shares, at the same
-//! paths.
+//! The host's file tree in a machine that does not have all of it as its root: what the host shares, at the
+//! same paths.
 
 use super::sys;
 use crate::error::{Explain, Result};

@@ -1,6 +1,6 @@
-//! What runs inside a machine: its first process, which sets it up and then serves commands; in a machine with a
-//! system of its own, a service that does the same (`image`). The agent, which runs the commands, serves those
-//! of this kernel as well.
+//! What runs inside a machine: its first process, which sets it up and then serves commands; in a machine
+//! with a system of its own, a service that does the same (`image`). The agent, which runs the commands,
+//! serves those of this kernel as well.
 
 pub mod agent;
 mod boot;

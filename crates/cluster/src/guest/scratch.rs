@@ -1,5 +1,5 @@
-//! Directories for the temporary files of commands, one for each. It is removed when its command has ended. If
-//! its agent is killed, the next one removes it: a directory whose agent lives is locked.
+//! Directories for the temporary files of commands, one for each. It is removed when its command has ended.
+//! If its agent is killed, the next one removes it: a directory whose agent lives is locked.
 
 use crate::random;
 use crate::wire::start::Start;

@@ -1,5 +1,5 @@
-//! Memory and cores of this host for machines: claimed before they start, so that two commands don't give away
-//! the same.
+//! Memory and cores of this host for machines: claimed before they start, so that two commands don't give
+//! away the same.
 //!
 //! A record is the claim: it is written before anything starts, under a lock that all commands of this user
 //! take for it. A machine that starts or runs claims its memory, and what running it takes besides; what it
@@ -39,7 +39,8 @@ pub fn claim(
     })
 }
 
-/// Claims pages and cores for machines of a record that are restarted: they have claimed their memory already.
+/// Claims pages and cores for machines of a record that are restarted: they have claimed their memory
+/// already.
 pub fn claim_again(
     record: &mut Record,
     indices: &[usize],
@@ -97,8 +98,8 @@ fn check(record: &Record, indices: &[usize]) -> Result<()> {
     .hint("Give them less (--memory), end others (vshmem ps), or start them all the same: --overcommit. A host without memory kills some of them."))
 }
 
-/// What machines of this user may still touch of the memory that they claim, without those of this record with
-/// these indices.
+/// What machines of this user may still touch of the memory that they claim, without those of this record
+/// with these indices.
 fn claimed(record: &Record, indices: &[usize]) -> Result<u64> {
     let mut sum = 0u64;
     for name in cluster_names()? {

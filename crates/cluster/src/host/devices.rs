@@ -1,5 +1,5 @@
-//! Devices of this host for machines: claimed before these start, bound to the driver by which they are given,
-//! and given back once the machines are gone.
+//! Devices of this host for machines: claimed before these start, bound to the driver by which they are
+//! given, and given back once the machines are gone.
 //!
 //! The ledger says who holds what (`vshmem_devices`); the record of a cluster says whether the holder still
 //! lives. So what a killed command has left is given back by the next one that looks.
@@ -79,8 +79,8 @@ fn lives(holder: &Holder) -> bool {
     record.boot == boot_id() && is_up && record.machines.iter().any(|machine| machine.name == holder.machine)
 }
 
-/// Claims devices for these machines of a record, as its options say, and has the record written. No driver is
-/// changed yet.
+/// Claims devices for these machines of a record, as its options say, and has the record written. No driver
+/// is changed yet.
 ///
 /// # Errors
 /// A machine can't have what it asks for, or the record is not written: then nothing is claimed.
@@ -155,8 +155,8 @@ pub fn nodes_of(devices: &[Assigned]) -> CpuSet {
     devices.iter().filter_map(|device| device.node).collect()
 }
 
-/// The memory nodes that devices are near to which a machine asks for, as far as that does not depend on which it
-/// gets.
+/// The memory nodes that devices are near to which a machine asks for, as far as that does not depend on
+/// which it gets.
 pub fn near(wants: &[Want]) -> CpuSet {
     let survey = Survey::of(&Directory::live());
     let of = |want: &Want| {

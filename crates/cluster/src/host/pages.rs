@@ -1,4 +1,5 @@
-//! Large pages of this host: how many are left, which pages machines and pools get, and whether they have them.
+//! Large pages of this host: how many are left, which pages machines and pools get, and whether they have
+//! them.
 //!
 //! Reserved pages are no memory that anybody else could have, so they are counted apart from it, by node. A
 //! record is the claim to them, as it is to memory ([`super::claims`]); what a machine or a pool has of its

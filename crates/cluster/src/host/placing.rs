@@ -87,7 +87,8 @@ pub fn place(record: &mut Record, indices: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// Gives a machine a place that was found before, or none. The caller has the lock by which memory is claimed.
+/// Gives a machine a place that was found before, or none. The caller has the lock by which memory is
+/// claimed.
 ///
 /// # Errors
 /// A machine of another cluster has it now.
@@ -263,7 +264,8 @@ pub fn pin(
     }
 }
 
-/// Looks where a machine that is up runs, and where its memory is. What was preferred and is not so is reported.
+/// Looks where a machine that is up runs, and where its memory is. What was preferred and is not so is
+/// reported.
 ///
 /// # Errors
 /// What must be so is not.

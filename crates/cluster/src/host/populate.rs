@@ -1,10 +1,10 @@
 //! Memory for pools before machines get them: from certain nodes, in certain pages, by several threads.
 //!
-//! A pool's file is mapped, its nodes are set for the mapping (mbind(2), which holds for the file, and for all
-//! that touch it later), and threads that run near to these have the kernel fill parts of it, without writing
-//! anything (MADV_POPULATE_WRITE): what was written into the pool stays. Transparent huge pages take no mount
-//! option and no setting: the first page of each 2 MiB is filled, and the kernel is told to make them one
-//! (MADV_COLLAPSE, Linux 6.1).
+//! A pool's file is mapped, its nodes are set for the mapping (mbind(2), which holds for the file, and for
+//! all that touch it later), and threads that run near to these have the kernel fill parts of it, without
+//! writing anything (MADV_POPULATE_WRITE): what was written into the pool stays. Transparent huge pages take
+//! no mount option and no setting: the first page of each 2 MiB is filled, and the kernel is told to make
+//! them one (MADV_COLLAPSE, Linux 6.1).
 
 use crate::error::{error, Error, Explain, Result};
 use crate::interrupt;
@@ -52,8 +52,8 @@ pub struct Wanted<'a> {
     pub threads: u32,
 }
 
-/// Has the memory of a pool's file come from its nodes, and takes all of it if that is wanted. Returns how that
-/// went, and where the memory is then; `None` if nothing was taken, as before Linux 5.14.
+/// Has the memory of a pool's file come from its nodes, and takes all of it if that is wanted. Returns how
+/// that went, and where the memory is then; `None` if nothing was taken, as before Linux 5.14.
 ///
 /// # Errors
 /// There are no such nodes, or they have too little memory.
@@ -287,7 +287,8 @@ impl Job<'_> {
     }
 }
 
-/// Has a range be in transparent huge pages, as far as the kernel makes some: which it was is looked up later.
+/// Has a range be in transparent huge pages, as far as the kernel makes some: which it was is looked up
+/// later.
 fn collapse(at: usize, length: usize) -> io::Result<()> {
     // What is wholly empty is not made one.
     for first in (at..at + length).step_by(HUGE as usize) {

@@ -271,8 +271,8 @@ fn begin(
     Ok(starting)
 }
 
-/// Ends a machine if it runs, declares it dead in its pools, and gives it those of these that it started with.
-/// Returns those that it was granted later.
+/// Ends a machine if it runs, declares it dead in its pools, and gives it those of these that it started
+/// with. Returns those that it was granted later.
 fn end(record: &mut Record, index: usize, pools: Pools) -> Result<Vec<Granted>> {
     if let Some(running) = record.machines[index].runs.as_ref().filter(|it| it.alive()) {
         running.end(EXIT_TIMEOUT);

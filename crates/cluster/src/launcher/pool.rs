@@ -1,6 +1,6 @@
 //! The pools that are made for a cluster: named pools of the user who starts the machines. Processes on the
-//! host can use them by their names, `cluster.NAME` and `cluster.NAME.POOL`. Those in reserved pages are files
-//! on a hugetlbfs, and used by their paths.
+//! host can use them by their names, `cluster.NAME` and `cluster.NAME.POOL`. Those in reserved pages are
+//! files on a hugetlbfs, and used by their paths.
 
 use crate::error::{error, Result};
 use crate::limits::Limit;

@@ -106,8 +106,8 @@ pub(crate) fn read(text: &str) {
     let _ = (mappings(text), extents(text));
 }
 
-/// Where the memory of a machine is that was placed so and runs in this process; and how that differs from its
-/// placement, in words.
+/// Where the memory of a machine is that was placed so and runs in this process; and how that differs from
+/// its placement, in words.
 pub fn look(process: i32, placed: &Placed) -> Result<(Resident, Vec<String>)> {
     let (mappings, extents) = mappings_of(process)?;
     Ok(compared(placed, &mappings, &extents))

@@ -1,5 +1,5 @@
-//! What a machine sees of this host by file systems of their own, for launchers that put no file tree together:
-//! one for each directory of the system's, and one for each share.
+//! What a machine sees of this host by file systems of their own, for launchers that put no file tree
+//! together: one for each directory of the system's, and one for each share.
 
 use super::share::{Share, PLAIN, SYSTEM};
 use percent_encoding::{percent_decode_str, percent_encode};

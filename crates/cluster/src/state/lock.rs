@@ -86,7 +86,8 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Removes a cluster's disks, its directory and its lock file, and the user's directory if that was the last one.
+/// Removes a cluster's disks, its directory and its lock file, and the user's directory if that was the last
+/// one.
 pub fn remove_cluster_directory(name: &str) -> Result<()> {
     disks::remove(name)?;
     let directory = cluster_directory(name)?;

@@ -147,8 +147,8 @@ fn host() -> String {
     format!("{id}/{}", uid())
 }
 
-/// The address of a machine's card on the wire: of those that nobody assigns, the same each time. 46 bits of a
-/// hash (FNV-1a) tell it from all others.
+/// The address of a machine's card on the wire: of those that nobody assigns, the same each time. 46 bits of
+/// a hash (FNV-1a) tell it from all others.
 fn mac(host: &str, cluster: &str, machine: &str) -> String {
     let text = [host, cluster, machine].join("/");
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);

@@ -86,7 +86,8 @@ fn slow(look: &mut Look<'_>, current: &str, available: &str, proven: bool) -> Re
     Ok(Verdict::Costs(costs))
 }
 
-/// The best source that is offered. A TSC that may stop or change its pace is only second to a hypervisor's clock.
+/// The best source that is offered. A TSC that may stop or change its pace is only second to a hypervisor's
+/// clock.
 fn better(look: &Look<'_>, available: &str) -> Result<Option<&'static str>, Unseen> {
     let steady = look.flags()?.is_none_or(|flags| flags.iter().any(|flag| flag == "nonstop_tsc"));
     let order =

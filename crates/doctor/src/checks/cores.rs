@@ -58,8 +58,8 @@ fn shared(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     }))
 }
 
-/// Binds those for which no core was left to cores that no virtual processor was given, on the same node if there
-/// is one; nothing if there are too few.
+/// Binds those for which no core was left to cores that no virtual processor was given, on the same node if
+/// there is one; nothing if there are too few.
 fn free_cores(
     system: &System,
     all: &[Machine],

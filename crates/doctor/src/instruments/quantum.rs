@@ -1,5 +1,5 @@
-//! How even a processor's work is: the same piece of work again and again (fixed work quantum), what each takes
-//! beyond the fastest, and whose fault that is.
+//! How even a processor's work is: the same piece of work again and again (fixed work quantum), what each
+//! takes beyond the fastest, and whose fault that is.
 
 use std::fs;
 use std::hint::black_box;

@@ -46,7 +46,8 @@ pub fn name_sender(queue: &Queue, ring: &Ring, tail: At) {
     }
 }
 
-/// Is the last sender's message there, as far as is said beside the tail? Its mark is in the receiver's cache.
+/// Is the last sender's message there, as far as is said beside the tail? Its mark is in the receiver's
+/// cache.
 #[inline(always)]
 pub fn is_sender_named(queue: &Queue, tail: At) -> bool {
     tail.step == 0 || queue.entry.send.finished.load(Acquire) as u32 == tail.pos

@@ -68,8 +68,8 @@ fn divide(mut vcpus: usize, nodes: &[usize], rooms: &[usize]) -> Option<Split> {
     (vcpus == 0).then_some(split)
 }
 
-/// Nodes near to the machine's devices are better than others, few than many, near ones than far ones, full ones
-/// than empty ones.
+/// Nodes near to the machine's devices are better than others, few than many, near ones than far ones, full
+/// ones than empty ones.
 fn cost(host: &Host, machine: &Machine, rooms: &[usize], split: &Split) -> (usize, usize, u64, usize, usize) {
     let far = split.iter().filter(|(node, _)| !host.is_near(machine, *node)).map(|(_, vcpus)| vcpus).sum();
     let apart = split.iter().flat_map(|(a, _)| split.iter().map(|(b, _)| host.topology.distance(*a, *b)));

@@ -2,8 +2,8 @@
 //!
 //! What runs is the code that is shipped. The words that processes share are loom's ([`execution`]), so each
 //! order of their operations is played, and each old value that a load may yet return is returned, up to a
-//! bound of preemptions: a thread goes on until it waits, but for so many times. Races of three that take more
-//! are not seen. Where somebody dies, each of its changes is once the one that it does not come to.
+//! bound of preemptions: a thread goes on until it waits, but for so many times. Races of three that take
+//! more are not seen. Where somebody dies, each of its changes is once the one that it does not come to.
 //!
 //! A scene begins with a pool as one process after the other has left it ([`World`]); its acts are played
 //! ([`Scene::check`]); then whoever is left looks whether all is as it must be.

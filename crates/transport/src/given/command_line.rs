@@ -1,4 +1,5 @@
-//! The names that the kernel command line gives to pools. A machine that boots an image has a file in its place.
+//! The names that the kernel command line gives to pools. A machine that boots an image has a file in its
+//! place.
 
 use crate::descriptor::Owned;
 use crate::given::address::Address;

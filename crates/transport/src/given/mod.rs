@@ -1,9 +1,9 @@
 //! Pools that a machine is given as PCI devices: what they are called.
 //!
 //! Names come from the table of granted pools, `/run/vshmem/pools` ([`Grant`]), else from the kernel command
-//! line (or the file [`SETTINGS`] in its place), `vshmem.pools=NAME[:ADDRESS],...`; a name without an address is that of the next device, in the
-//! order of addresses, that has none there yet. A device without a name is called by its address. DAX devices
-//! have a parameter of their own, `vshmem.dax`.
+//! line (or the file [`SETTINGS`] in its place), `vshmem.pools=NAME[:ADDRESS],...`; a name without an address
+//! is that of the next device, in the order of addresses, that has none there yet. A device without a name is
+//! called by its address. DAX devices have a parameter of their own, `vshmem.dax`.
 
 pub(crate) mod address;
 pub(crate) mod command_line;

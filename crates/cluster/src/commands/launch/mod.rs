@@ -64,8 +64,8 @@ pub struct Launch<'a> {
     pub stdin: bool,
 }
 
-/// Launches a job, and returns the launcher's exit code, or 128 and the number of the signal that has asked the
-/// job to end. Ctrl-C and signals that ask to end go to the launcher; everything that has not ended three
+/// Launches a job, and returns the launcher's exit code, or 128 and the number of the signal that has asked
+/// the job to end. Ctrl-C and signals that ask to end go to the launcher; everything that has not ended three
 /// seconds later, or at a second ctrl-C, is killed.
 ///
 /// # Errors

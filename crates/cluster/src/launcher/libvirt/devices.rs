@@ -1,5 +1,5 @@
-//! A domain's devices. Pools, and the host's devices, are behind ports of their own; the domain's other devices
-//! are on the root bus.
+//! A domain's devices. Pools, and the host's devices, are behind ports of their own; the domain's other
+//! devices are on the root bus.
 
 use super::files::Export;
 use crate::error::{error, Error, Result};
@@ -136,8 +136,8 @@ fn passed(device: &Assigned, bus: usize) -> Element {
     device.and([Element::new("source").and([source]), address(bus, 0, 0)])
 }
 
-/// The disk with what is written to it over the image, and the seed. They need not survive this host, so nothing
-/// waits for its own disks.
+/// The disk with what is written to it over the image, and the seed. They need not survive this host, so
+/// nothing waits for its own disks.
 fn disk_elements(disks: &Attached, boots: bool) -> Result<Vec<Element>> {
     let disk = |format: &str| {
         let driver = Element::new("driver").with("name", "qemu").with("type", format).with("cache", "unsafe");

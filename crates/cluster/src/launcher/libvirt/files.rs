@@ -1,7 +1,7 @@
 //! What a domain sees of this host, and the files that its QEMU opens.
 //!
-//! libvirt's QEMU is in no sandbox of ours, in which a file tree could be put together. So each part of the host
-//! that machines see is a file system of its own (9p); what else there is, no machine can ask for.
+//! libvirt's QEMU is in no sandbox of ours, in which a file tree could be put together. So each part of the
+//! host that machines see is a file system of its own (9p); what else there is, no machine can ask for.
 
 use super::uri::RunsAs;
 use crate::error::{error, Explain, Result};

@@ -9,8 +9,8 @@ pub fn name_of(record: &Record, machine: &Machine) -> String {
     format!("vshmem-{}-{}", record.name, machine.name)
 }
 
-/// The UUID of a machine's domain: always the same for this machine in this boot of the host, so that a domain
-/// is known as ours even if no record says so.
+/// The UUID of a machine's domain: always the same for this machine in this boot of the host, so that a
+/// domain is known as ours even if no record says so.
 pub fn uuid_of(record: &Record, machine: &Machine) -> Result<String> {
     let directory = cluster_directory(&record.name)?;
     Ok(uuid(&[boot_id().as_bytes(), directory.as_os_str().as_encoded_bytes(), machine.name.as_bytes()]))

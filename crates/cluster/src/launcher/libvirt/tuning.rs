@@ -98,8 +98,8 @@ fn nodes(placed: &Placed) -> Element {
     Element::new("numatune").and([all]).and(each)
 }
 
-/// The pages of its memory, and how they are had. Memory that is somewhere for a reason is not merged with that
-/// of others (KSM).
+/// The pages of its memory, and how they are had. Memory that is somewhere for a reason is not merged with
+/// that of others (KSM).
 fn memory(backing: &Backing, is_bound: bool) -> Option<Element> {
     let mut parts = Vec::new();
     if let Some(page) = backing.pages.and_then(Pages::reserved) {

@@ -1,5 +1,5 @@
-//! The disks of a machine that boots a system of its own: what it writes lies over an image that stays as it is,
-//! and cloud-init in it reads the seed.
+//! The disks of a machine that boots a system of its own: what it writes lies over an image that stays as it
+//! is, and cloud-init in it reads the seed.
 
 use super::arguments::Arguments;
 use super::image::{make_overlay, Format};

@@ -45,8 +45,8 @@ fn format(system: &System, disk: &Path) -> Result<Format> {
     format_of(&head, system.kernel.is_none()).map_err(|error| error.about(&disk.display().to_string()))
 }
 
-/// Makes a disk at this path that shows the image of a system, and takes what is written, unless there is one.
-/// Returns the image and its format, if the system has a disk.
+/// Makes a disk at this path that shows the image of a system, and takes what is written, unless there is
+/// one. Returns the image and its format, if the system has a disk.
 pub fn make_overlay(system: &System, overlay: &Path) -> Result<Option<(PathBuf, Format)>> {
     let Some(disk) = &system.disk else {
         return Ok(None);

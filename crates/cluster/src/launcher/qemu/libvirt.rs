@@ -10,7 +10,8 @@ use crate::launcher::xml::{text_of, Element};
 use crate::state::record::Granted;
 use std::path::Path;
 
-/// Plugs a pool into a domain, by way of libvirt. Its file is lent to the `borrower`, or is where libvirt finds it.
+/// Plugs a pool into a domain, by way of libvirt. Its file is lent to the `borrower`, or is where libvirt
+/// finds it.
 pub fn plug(
     domain: &Domain,
     pool: &Granted,
@@ -34,8 +35,8 @@ pub fn plug(
     domain.attach(&xml)
 }
 
-/// A pool's device on a bus of this number, in libvirt's XML. `file` is its name in `/dev/shm`; it means nothing
-/// if the back end provides the memory.
+/// A pool's device on a bus of this number, in libvirt's XML. `file` is its name in `/dev/shm`; it means
+/// nothing if the back end provides the memory.
 pub fn shmem(
     pool: &Granted,
     file: &str,

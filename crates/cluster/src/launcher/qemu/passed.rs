@@ -1,5 +1,5 @@
-//! Devices of the host that a machine has for itself (VFIO): QEMU's options for them, and what of the host QEMU
-//! needs for them in its sandbox.
+//! Devices of the host that a machine has for itself (VFIO): QEMU's options for them, and what of the host
+//! QEMU needs for them in its sandbox.
 
 use crate::error::{error, Explain, Result};
 use crate::state::ports::Ports;
@@ -33,8 +33,8 @@ pub fn arguments(devices: &[Assigned]) -> Vec<String> {
     devices.iter().enumerate().flat_map(arguments).collect()
 }
 
-/// How much memory QEMU locks if it has devices, in bytes: all that the machine has, and the pools that it has
-/// and can be granted, for a device reaches them at any time.
+/// How much memory QEMU locks if it has devices, in bytes: all that the machine has, and the pools that it
+/// has and can be granted, for a device reaches them at any time.
 pub fn locked(
     devices: &[Assigned],
     memory: u64,

@@ -115,7 +115,8 @@ fn address(device: &Value) -> Option<String> {
     Some(format!("0000:{bus:02x}:{slot:02x}.{function}"))
 }
 
-/// BAR 2 is the pool, or BAR 4 what leads to persistent memory. If it is not mapped, its address is -1, or 0 if the kernel had no room for it.
+/// BAR 2 is the pool, or BAR 4 what leads to persistent memory. If it is not mapped, its address is -1, or 0
+/// if the kernel had no room for it.
 fn is_mapped(device: &Value) -> bool {
     let is_memory = |region: &&Value| matches!(region.get("bar").and_then(Value::as_u64), Some(2 | 4));
     let memory = list(device, "regions").iter().find(is_memory);

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 /// The distances that ACPI has a place for, but for a node's to itself.
 pub const FAR: std::ops::RangeInclusive<u64> = 11..=254;
 
-/// Processors that a machine has room for. With at most one, TCG emulates locked instructions by plain loads and
-/// stores, which are not atomic between machines.
+/// Processors that a machine has room for. With at most one, TCG emulates locked instructions by plain loads
+/// and stores, which are not atomic between machines.
 pub fn room(cpus: u32) -> u32 {
     cpus.max(2)
 }

@@ -46,8 +46,8 @@ pub fn backing(pages: Option<Pages>, rules: PageRules, placed: Option<&Placed>) 
     Backing { pages, threads, near: near.into_iter().collect() }
 }
 
-/// Waits until QEMU has taken a machine's memory, and tells how that goes. `None` if it does not come to that:
-/// QEMU has ended, or stands still.
+/// Waits until QEMU has taken a machine's memory, and tells how that goes. `None` if it does not come to
+/// that: QEMU has ended, or stands still.
 pub fn wait(
     process: &Process,
     name: &str,

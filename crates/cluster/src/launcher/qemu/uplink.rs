@@ -1,7 +1,7 @@
 //! What connects a machine with a network outside: a tap device, or passt. QEMU inherits it as a descriptor,
 //! and nothing else refers to it: a tap device that was made for a machine, and passt, end with the machine's
-//! QEMU, or with this process before there is one, whatever kills them. So there is nothing to write down, and
-//! nothing to clean up.
+//! QEMU, or with this process before there is one, whatever kills them. So there is nothing to write down,
+//! and nothing to clean up.
 
 use crate::error::{error, Error, Explain, Result};
 use crate::interface;
@@ -158,7 +158,8 @@ fn received(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(all.next())
 }
 
-/// A network by sockets of this user. passt goes to the background once it works, and ends with the connection.
+/// A network by sockets of this user. passt goes to the background once it works, and ends with the
+/// connection.
 fn passt() -> Result<OwnedFd> {
     let (ours, theirs) = socket_pair()?;
     let mut command = Command::new(PASST);
