@@ -58,7 +58,8 @@ python3 tests/install/completion.py "$root" || fail "what shells complete"
 # The lab, by the command: it finds its package, and the C programs and the header that they need compile.
 if "$root/bin/vshmem-lab" --probe; then
     PATH="$root/bin:$PATH" XDG_CACHE_HOME="$work/cache" XDG_STATE_HOME="$work/state" vshmem lab run sharing \
-        --case "P and V, uncontended" --miniature --strict --output "$work/lab" >"$work/log" 2>&1 || {
+        --case "P and V, uncontended" --miniature --output "$work/lab" >"$work/log" 2>&1 &&
+        ! grep -q 'missing:' "$work/log" || {
         cat "$work/log"
         fail "vshmem lab fails from where it is installed"
     }

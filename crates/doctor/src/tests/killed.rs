@@ -7,7 +7,7 @@ use crate::System;
 use std::env;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// The number of steps after which this process dies; it does not if that is negative.
@@ -40,14 +40,14 @@ fn victim() {
     assert!(all_done(&done.unwrap()));
 }
 
-fn run_victim(tree: &Tree, steps: usize, undoes: bool) -> ExitStatus {
+fn run_victim(tree: &Tree, steps: usize, undoes: bool) -> Output {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "tests::killed::victim"]);
     command.env(ROOT, tree.system().path("")).env(STEPS, steps.to_string());
     if undoes {
         command.env(UNDO, "1");
     }
-    command.output().unwrap().status
+    command.output().unwrap()
 }
 
 fn state(tree: &Tree) -> [String; 2] {
@@ -69,13 +69,14 @@ fn at_each_step(undoes: bool) -> usize {
         if undoes {
             assert!(all_done(&fix(tree.system(), &tree.state(), &changes(&tree)).unwrap()));
         }
-        let status = run_victim(&tree, steps, undoes);
-        if status.success() {
+        let victim = run_victim(&tree, steps, undoes);
+        if victim.status.success() {
             let expected = if undoes { before } else { ["0".into(), "madvise".into()] };
             assert_eq!(state(&tree), expected);
             return steps;
         }
-        assert_eq!(status.signal(), Some(libc::SIGKILL), "after {steps} steps: {status}");
+        let said = String::from_utf8_lossy(&victim.stdout);
+        assert_eq!(victim.status.signal(), Some(libc::SIGKILL), "after {steps} steps: {said}");
         restore(&tree, &before, steps);
     }
     unreachable!("the end is reached")
