@@ -1,12 +1,12 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # lib.sh sets it
 # Waiting for another machine: asleep until it rings. Needs vshmem.ko for the machines' kernel, which is built
-# if need be. WOKEN_ROUNDS (5000) says how often two put each other to sleep; each round has two sleeps and
+# if need be. WOKEN_ROUNDS (2000) says how often two put each other to sleep; each round has two sleeps and
 # two wake-ups.
 
 cluster=$VSHMEM_CLUSTER
 export VSHMEM_CLUSTER=${cluster}w
-rounds=${WOKEN_ROUNDS:-5000}
+rounds=${WOKEN_ROUNDS:-2000}
 limit=$((120 + rounds / 50))
 
 cc -O1 -Wall -Wextra -o "$work/woken" "$programs/woken.c" || exit 1

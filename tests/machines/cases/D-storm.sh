@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets it
 # Machines that are killed, one or some at once, while processes in them, in others and on the host work in
-# one pool; each time the accounts must be right (storm.c). MACHINE_KILLS (6) says how many; between them the
+# one pool; each time the accounts must be right (storm.c). MACHINE_KILLS (4) says how many; between them the
 # back end and a process of the host are killed, and machines are paused. A death, the boot after it and a
 # look at the accounts take some seconds on a quiet machine of two cores, and 20 on a busy one.
 
@@ -9,7 +9,7 @@ cluster=$VSHMEM_CLUSTER
 # Those that other cases share take processor time.
 vshmem down >/dev/null 2>&1
 export VSHMEM_CLUSTER=${cluster}s
-kills=${MACHINE_KILLS:-6}
+kills=${MACHINE_KILLS:-4}
 
 cc -std=gnu17 -O1 -Wall -Wextra -o "$work/storm" "$programs/storm.c" || exit 1
 if ! LIMIT=300 vshmem up -n 3 --no-net --doorbell --pool-size 64M >"$work/up" 2>&1; then
