@@ -46,7 +46,7 @@ machines|30m|tests/machines/run.sh|tests/machines/run.sh
 mpi|20m|tests/mpi/run.sh|tests/mpi/run.sh
 kvm|15m|tests/kvm/run.sh|tests/kvm/run.sh --quick
 xen|15m|tests/xen/run.sh|tests/xen/run.sh --quick
-lab|10m|lab/check.sh|lab/check.sh
+lab|15m|lab/check.sh|lab/check.sh
 TABLE
 }
 
