@@ -17,7 +17,7 @@ if [ -n "${MPI_FULL:-}" ]; then
     for place in "${where[@]}"; do
         # shellcheck disable=SC2034 # for need_nodes
         case $place in
-        name-spaces) NODES=4 POOL_SIZE=1G && need_nodes ;;
+        name-spaces) export NODES=4 && POOL_SIZE=1G && need_nodes ;;
         machines) need_four && begin_with_nothing ;;
         esac
     done
