@@ -39,4 +39,4 @@ cp -R "${CARGO_HOME:-$HOME/.cargo}/registry" "$work/system/root/.cargo/"
 cp /etc/resolv.conf "$work/resolv.conf" 2>/dev/null || : >"$work/resolv.conf"
 cp "$work/resolv.conf" "$checkout/.resolv.conf"
 as_root -- "$root/tests/enter.sh" "$work/system" "$archive" /home/vshmem/tests/bare/try.sh \
-    "${BARE_SUITES:-capi conformance hostile install machines}" "${MACHINES_CASES-A-grant}"
+    "${BARE_SUITES:-conformance hostile install machines}" "${MACHINES_CASES-A-grant}"

@@ -4,7 +4,8 @@
 set -eu
 cp /home/vshmem/.resolv.conf /etc/resolv.conf
 export CARGO_NET_OFFLINE=true
-# Rust as this system has it is tried here, not how well it optimizes: that is half of the time.
+# Rust as this system has it is tried here, not how well it optimizes, which is half of the time: so no suite
+# that counts instructions (capi).
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=1
 export CARGO_PROFILE_RELEASE_DEBUG=none
 # Only make and its caller are there.
