@@ -7,6 +7,7 @@
 use crate::{Cred, Ctx, Kernel, Pool, ProcId, Waited};
 use core::time::Duration;
 use std::alloc::{alloc_zeroed, dealloc, Layout};
+use std::boxed::Box;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -226,6 +227,7 @@ impl World {
             signalled: AtomicBool::new(false),
             in_machine: AtomicBool::new(false),
             patience: AtomicI64::new(-1),
+            meanwhile: Mutex::new(None),
         }
     }
 
@@ -247,6 +249,7 @@ pub struct Process {
     signalled: AtomicBool,
     in_machine: AtomicBool,
     patience: AtomicI64,
+    meanwhile: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
 impl Process {
@@ -316,6 +319,11 @@ impl Process {
     /// From now on it waits so many nanoseconds for a lock at the most.
     pub fn hurry(&self, most: i64) {
         self.patience.store(most, SeqCst);
+    }
+
+    /// What others do each time that it leaves the processor to them. Without it never does.
+    pub fn when_it_gives_way(&self, meanwhile: impl Fn() + Send + 'static) {
+        *self.meanwhile.lock().unwrap() = Some(Box::new(meanwhile));
     }
 
     /// Is it dead?
@@ -415,6 +423,9 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 impl Kernel for Process {
+    fn give_way(&self) -> bool {
+        self.meanwhile.lock().unwrap().as_ref().map(|meanwhile| meanwhile()).is_some()
+    }
     fn alive(&self, _slot: u32, pid: u32, _started: u64) -> bool {
         self.call();
         !self.world.dead().contains(&pid)

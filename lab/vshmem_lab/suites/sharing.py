@@ -139,14 +139,41 @@ SET_UP = (
     lookup("semop twice, 100,000 IPC objects", 2),
 )
 
-CROWDS = tuple(
-    both(
-        f"{name}, {n} process{'es' if n > 1 else ''} per core",
-        f"crowd {word},{n}",
-        within(1.3, KERNEL),
+def crowds(name: str, word: str, factor: float, sizes: tuple[int, ...]) -> tuple[Case, ...]:
+    """So many processes on each core that all use the same."""
+    return tuple(
+        both(
+            f"{name}, {n} process{'es' if n > 1 else ''} per core",
+            f"crowd {word},{n}",
+            within(factor, KERNEL),
+        )
+        for n in sizes
     )
-    for name, word in (("mutex", "mutex"), ("token ring", "ring"))
-    for n in (1, 2, 8)
+
+
+def fair(name: str, word: str, n: int) -> Case:
+    """What a fair share is of the least that a process of a crowd gets."""
+    command = f"crowd {word},{n}"
+    return Case(
+        SUITE,
+        f"{name}, {n} processes per core: fair share over the least",
+        NATIVE,
+        (ipcbench(KERNEL, command, line=1), vshmem(command, line=1)),
+        unit="x",
+        wanted=(Wanted(absolute=2),),
+    )
+
+
+SHARED = (
+    ("mutex", "mutex"),
+    ("mutex, SEM_UNDO", "undo"),
+    ("two of a set at once", "set"),
+    ("64 B queue", "queue"),
+)
+CROWDS = (
+    *(case for name, word in SHARED for case in crowds(name, word, 1, (1, 2, 4, 8))),
+    *crowds("token ring", "ring", 1.3, (1, 2, 8)),
+    *(fair(name, word, n) for name, word in SHARED for n in (2, 8)),
 )
 
 WAITING = (

@@ -10,8 +10,7 @@
 //! changes the high word compares both words, or has set SLOW in the low one before.
 
 use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
-use super::slow;
-use super::{Sembuf, SEMVMX};
+use super::{convoy, slow, Attempt, Sembuf, SEMVMX};
 use crate::{directory as dir, perm, Ctx, Errno, MOST_ATTEMPTS, PATIENCE};
 use core::time::Duration;
 use vshmem_pool::atomic::{
@@ -20,15 +19,6 @@ use vshmem_pool::atomic::{
 };
 use vshmem_pool::layout::MAX_ENTRIES;
 use vshmem_pool::pair::Pair;
-
-/// What an attempt found.
-enum Attempt {
-    Done,
-    /// A value is in the way. The semaphore's low word was this.
-    Blocked(u64),
-    /// Not a matter for the fast path.
-    Slow,
-}
 
 /// One operation in the commonest case, put in line where the program comes in: the set is there, the caller
 /// is known to be allowed it, the value suffices or will in a moment, and no adjustment is beside the
@@ -100,9 +90,24 @@ pub fn op(c: &Ctx, id: i32, sops: &[Sembuf], timeout: Option<Duration>) -> Resul
     let cell = set.only_cell(c, first.num.into())?;
     match attempt(c, &set, cell, sops)? {
         Attempt::Done => Ok(()),
-        Attempt::Slow => slow::op(c, &set, sops, timeout),
+        Attempt::Slow => kept_off(c, &set, cell, sops, timeout),
         Attempt::Blocked(lo) => blocked(c, &set, cell, sops, timeout, lo),
     }
+}
+
+/// The slow way, unless the caller gives way first, and finds that it need not.
+#[cold]
+fn kept_off(
+    c: &Ctx,
+    set: &Set,
+    cell: &Pair,
+    sops: &[Sembuf],
+    timeout: Option<Duration>,
+) -> Result<(), Errno> {
+    if convoy::outwaited(c, set, cell, sops[0], timeout, || attempt(c, set, cell, sops))? {
+        return Ok(());
+    }
+    slow::op(c, set, sops, timeout)
 }
 
 /// Spins for a while, unregistered, before going the slow way.
@@ -140,12 +145,12 @@ fn blocked(
     if rounds > 0 {
         c.kernel.spun(false);
     }
-    slow::op(c, set, sops, timeout)
+    kept_off(c, set, cell, sops, timeout)
 }
 
 /// Tries operations that all name one semaphore.
 #[inline]
-fn attempt(c: &Ctx, set: &Set, cell: &Pair, sops: &[Sembuf]) -> Result<Attempt, Errno> {
+pub fn attempt(c: &Ctx, set: &Set, cell: &Pair, sops: &[Sembuf]) -> Result<Attempt, Errno> {
     for _ in 0..MOST_ATTEMPTS {
         let (lo, hi) = cell.load();
         // Removed, and perhaps another set since. Asked after the value was read, as in `try_fast`.

@@ -18,6 +18,7 @@
 
 mod cancel;
 pub(crate) mod check;
+mod convoy;
 mod ctl;
 mod fast;
 mod get;
@@ -82,4 +83,14 @@ impl Sembuf {
     pub fn undo(self) -> bool {
         self.flg & SEM_UNDO != 0
     }
+}
+
+/// What an attempt by the fast path found.
+enum Attempt {
+    /// The operations were performed.
+    Done,
+    /// A value is in the way. The semaphore's low word was this.
+    Blocked(u64),
+    /// Not a matter for the fast path.
+    Slow,
 }

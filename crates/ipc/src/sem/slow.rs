@@ -4,8 +4,8 @@ use super::perform::{perform, Actor, Outcome};
 use super::serve::serve;
 use super::set::{my_pid, Beside, Set, SLOW};
 use super::undo::{self, Gone};
-use super::waiter::{self, thaw_all};
-use super::{cancel, remove, repay, Sembuf};
+use super::waiter::{self, is_blocked, thaw_all};
+use super::{cancel, convoy, remove, repay, Sembuf};
 use crate::waiters::{self, Ticket};
 use crate::{directory as dir, Ctx, Errno, Waited};
 use core::time::Duration;
@@ -73,9 +73,10 @@ fn begin_locked(
     }
     let blocked = match outcome {
         Outcome::Possible => {
-            if sops.iter().any(|s| s.op != 0) {
+            if sops.iter().any(|s| s.op != 0) && set.has_waiters() {
                 // It is done, whatever comes of that; waiters look by themselves, too.
                 let _ = serve(c, set, signals, guard);
+                convoy::joined(set, sops[0].num);
             }
             undo::sweep(c, set, signals);
             return Ok(None);
@@ -107,6 +108,10 @@ fn try_now(
     sops: &[Sembuf],
     me: Actor,
 ) -> Result<Outcome, Errno> {
+    // As most of those who come here: there is nothing to make room for yet.
+    if is_blocked(c, set, sops[0]) {
+        return Ok(Outcome::Blocked(0));
+    }
     undo::ensure_record(c, set, signals, sops)?;
     let mut txn = guard.txn();
     let outcome = perform(c, set, &mut txn, me, sops.len(), |i| sops[i])?;

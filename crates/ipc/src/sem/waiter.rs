@@ -151,13 +151,17 @@ pub fn count_blocked(c: &Ctx, set: &Set, num: u32, for_zero: bool) -> Result<u32
     Ok(n as u32)
 }
 
+/// Is this value in the way of an operation that waits?
+#[inline]
+pub fn blocks(lo: u64, s: Sembuf) -> bool {
+    let now = value(lo);
+    !s.nowait() && ((s.op == 0 && now != 0) || now + (s.op as i32) < 0)
+}
+
 /// A single operation that waits, on a semaphore that its waiter keeps frozen: is the value still in its way?
 /// Spares most of those who stand in a queue the transaction that would tell the same.
 pub fn is_blocked(c: &Ctx, set: &Set, s: Sembuf) -> bool {
-    set.cell(c, s.num.into()).is_ok_and(|cell| {
-        let now = value(cell.lo.load(Acquire));
-        !s.nowait() && ((s.op == 0 && now != 0) || now + (s.op as i32) < 0)
-    })
+    set.cell(c, s.num.into()).is_ok_and(|cell| blocks(cell.lo.load(Acquire), s))
 }
 
 fn status(result: Result<(), Errno>) -> u32 {
