@@ -68,7 +68,7 @@ impl Pool {
     }
 
     /// Finds the entry of the kernel with this identity, or makes one. Of several processes that make one at
-    /// the same time, all but one entry stay unused.
+    /// the same time, each may get its own: the transport sees to it that they come one after the other.
     pub fn join(&self, identity: [u8; 16], name: &[u8]) -> Result<u16, JoinError> {
         if let Some(i) = self.find_member(identity) {
             return Ok(i);

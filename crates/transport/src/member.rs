@@ -23,13 +23,13 @@ use vshmem_pool::Pool;
 
 /// The host's identity.
 const HOST: [u8; 16] = *b"vshmem: the host";
-/// The byte of a device's file that a process locks to mark it. No pool is this long, and no liveness lock is
-/// here.
+/// The byte of a pool's file that a process locks to mark it, or to make its kernel's entry. No pool is this
+/// long, and no liveness lock is here.
 const MARKING: i64 = 1 << 61;
 /// A marked file was changed in this second or later, in 2106; its low 32 bits, and the nanoseconds, were
 /// drawn at random.
 const MARK: i64 = 1 << 32;
-/// How many milliseconds another process may take to mark it.
+/// How many milliseconds another process may take for that.
 const PATIENCE: u32 = 1000;
 
 /// What tells this kernel from others.
@@ -44,12 +44,20 @@ impl Kernel {
     /// The kernel that has pools as files.
     pub const HOST: Kernel = Kernel::Known(HOST);
 
-    /// Finds its entry among the members of the pool that has this descriptor, or makes one.
+    /// Finds its entry among the members of the pool that has this descriptor, or makes one: one process at a
+    /// time, since two could take two entries, and each its own, as if they were of two kernels. Who can't
+    /// have the lock, or not in time, makes one without it.
     pub fn join(self, descriptor: &Descriptor, pool: &Pool) -> Result<u16, JoinError> {
-        match self {
-            Kernel::Known(identity) => enter(pool, identity),
-            Kernel::ByFile => enter(pool, identity_by_file(descriptor)?),
+        let identity = match self {
+            Kernel::Known(identity) => identity,
+            Kernel::ByFile => identity_by_file(descriptor)?,
+        };
+        if let Some(found) = pool.find_member(identity) {
+            return Ok(found);
         }
+        let file = descriptor.open_anew();
+        let _alone = file.as_ref().and_then(|file| Alone::wait(file).ok());
+        enter(pool, identity)
     }
 
     /// Its entry, if it has one.
@@ -98,8 +106,8 @@ fn marked(stat: &libc::stat) -> Option<[u8; 16]> {
     })
 }
 
-/// No other process of this kernel marks the file now. The lock ends with this, whatever children have
-/// inherited its file.
+/// No other process of this kernel marks the file, or makes an entry, now. The lock ends with this, whatever
+/// children have inherited its file.
 struct Alone<'f>(&'f Owned);
 
 impl Alone<'_> {
@@ -140,6 +148,7 @@ mod tests {
     use crate::pool_ref::{Path, PoolRef};
     use crate::Handle;
     use std::format;
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::thread;
     use std::vec::Vec;
     use vshmem_pool::Params;
@@ -186,6 +195,28 @@ mod tests {
         assert_eq!(other.join(&place.pool), member);
         assert_eq!(other.find_member(&place.pool), Some(0));
         assert_eq!(place.pool.find_member(HOST), Some(0));
+    }
+
+    #[test]
+    fn those_who_join_at_once_are_one_member() {
+        for round in 0..100 {
+            let place = Place::new(&format!("at-once-{round}"));
+            let ready = AtomicU32::new(0);
+            let join = || {
+                let handle = crate::open(&place.reference).expect("another mapping");
+                ready.fetch_add(1, SeqCst);
+                while ready.load(SeqCst) < 2 {
+                    std::hint::spin_loop();
+                }
+                handle.join(&place.pool)
+            };
+            let all: Vec<_> = thread::scope(|scope| {
+                let all: Vec<_> = (0..2).map(|_| scope.spawn(join)).collect();
+                all.into_iter().map(|t| t.join().expect("no panic")).collect()
+            });
+            assert_eq!(all, [Ok(0); 2], "round {round}");
+            assert!(place.pool.is_alone(0), "round {round}: an entry too many");
+        }
     }
 
     #[test]
