@@ -3,14 +3,20 @@
 //!
 //! A thread holds it with all signals blocked, so a handler never waits for its own thread. It lies in the
 //! page that a child finds empty, so a child never waits for a thread that it doesn't have.
+//!
+//! The owner is known by the address of its thread-local block, which no two threads have at once and which
+//! costs no system call. Only the owner writes that word, so a thread that finds its own address there is
+//! inside. The locks of a pool that it takes there find signals blocked ([`is_inside`]), and leave them so.
 
 use crate::page::{self, Page};
 use crate::raw::{self, syscall};
-use crate::tls::Fork;
+use crate::tls::{self, Fork};
 use core::sync::atomic::Ordering;
 use vshmem_ipc::Errno;
 
-/// A thread sleeps until the gate is open. Thread ids have at most 30 bits.
+/// A thread is inside.
+const CLOSED: u32 = 1;
+/// A thread sleeps until the gate is open.
 const WAITERS: u32 = 1 << 31;
 /// How often a thread yields before it sleeps, some milliseconds: the gate is held for microseconds, and an
 /// observer of a process that attaches a segment must not see it asleep.
@@ -32,29 +38,54 @@ impl Inside {
 impl Drop for Inside {
     fn drop(&mut self) {
         leave(self.page);
-        raw::restore_signals(self.mask);
+        restore_signals(self.mask);
     }
 }
 
 /// Enters the gate; waits while another thread is inside. A thread that is inside already gets in again.
 pub fn enter() -> Result<Inside, Errno> {
     let page = page::page().ok_or(Errno(libc::ENOMEM))?;
-    let mask = raw::block_signals();
+    let mask = block_signals();
     lock(page);
     Ok(Inside { page, mask })
 }
 
+/// Blocks all signals; returns the mask before, which is that of all signals inside the gate.
+pub fn block_signals() -> u64 {
+    if is_inside() {
+        return u64::MAX;
+    }
+    raw::block_signals()
+}
+
+/// Puts the mask that [`block_signals`] returned back. Inside the gate it stays as it is.
+pub fn restore_signals(old: u64) {
+    if !is_inside() {
+        raw::restore_signals(old);
+    }
+}
+
+/// Is the calling thread inside? Then it has all signals blocked.
+#[inline(always)]
+pub fn is_inside() -> bool {
+    page::existing().is_some_and(is_owner)
+}
+
+#[inline(always)]
+fn is_owner(page: &Page) -> bool {
+    page.owner.load(Ordering::Relaxed) == tls::thread().addr()
+}
+
 fn lock(page: &Page) {
-    let me = raw::gettid();
-    if page.gate.load(Ordering::Relaxed) & !WAITERS == me {
+    if is_owner(page) {
         page.depth.fetch_add(1, Ordering::Relaxed);
         return;
     }
-    let mut mine = me;
+    let mut mine = CLOSED;
     let mut gave_way = 0;
     loop {
         match page.gate.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => return,
+            Ok(_) => return page.owner.store(tls::thread().addr(), Ordering::Relaxed),
             Err(_) if gave_way < AWAKE => {
                 gave_way += 1;
                 raw::give_way();
@@ -66,7 +97,7 @@ fn lock(page: &Page) {
                     futex(page, libc::FUTEX_WAIT, marked);
                 }
                 // More threads may sleep: one that slept wakes the next when it leaves.
-                mine = me | WAITERS;
+                mine = CLOSED | WAITERS;
             }
         }
     }
@@ -75,7 +106,10 @@ fn lock(page: &Page) {
 fn leave(page: &Page) {
     if page.depth.load(Ordering::Relaxed) > 0 {
         page.depth.fetch_sub(1, Ordering::Relaxed);
-    } else if page.gate.swap(0, Ordering::Release) & WAITERS != 0 {
+        return;
+    }
+    page.owner.store(0, Ordering::Relaxed);
+    if page.gate.swap(0, Ordering::Release) & WAITERS != 0 {
         futex(page, libc::FUTEX_WAKE, 1);
     }
 }
@@ -96,7 +130,7 @@ pub fn close_for_fork() -> bool {
     let record = fork_record();
     let page = page::existing();
     if let Some(page) = page {
-        let mask = raw::block_signals();
+        let mask = block_signals();
         lock(page);
         if record.closed == 0 {
             record.mask = mask;
@@ -156,11 +190,26 @@ mod tests {
                         let _outer = enter().unwrap();
                         assert_eq!(INSIDE.fetch_add(1, Ordering::SeqCst), 0);
                         drop(enter().unwrap());
+                        assert!(is_inside());
                         assert_eq!(INSIDE.fetch_sub(1, Ordering::SeqCst), 1);
                     }
                 })
             })
             .collect();
         threads.into_iter().for_each(|t| t.join().unwrap());
+    }
+
+    #[test]
+    fn signals_stay_blocked_until_the_outermost_leaves() {
+        let before = raw::block_signals();
+        raw::restore_signals(before);
+        let outer = enter().unwrap();
+        let mask = block_signals();
+        restore_signals(mask);
+        drop(enter().unwrap());
+        assert_eq!(raw::block_signals() | 1 << 8 | 1 << 18, u64::MAX, "SIGKILL and SIGSTOP are never");
+        drop(outer);
+        assert_eq!(raw::block_signals(), before);
+        raw::restore_signals(before);
     }
 }

@@ -4,7 +4,7 @@ use crate::errno::ErrnoGuard;
 use crate::page::{self, Page, MAX_POOLS};
 use crate::pools::Opened;
 use crate::state::{OpenPool, POOLS};
-use crate::{cred, interrupted, raw};
+use crate::{cred, gate, interrupted, raw};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use vshmem_pool::{Cred, Kernel, Waited};
@@ -56,11 +56,11 @@ impl Kernel for OpenPool {
     }
 
     fn block_signals(&self) -> u64 {
-        raw::block_signals()
+        gate::block_signals()
     }
 
     fn restore_signals(&self, old: u64) {
-        raw::restore_signals(old);
+        gate::restore_signals(old);
     }
 
     fn handler_waits(&self, old: u64) -> bool {

@@ -8,7 +8,7 @@
 use crate::raw::{self, syscall};
 use crate::shortcuts::{Place, Places};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{fence, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{fence, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use vshmem_ipc::{msg, sem};
 use vshmem_transport::Liveness;
 
@@ -39,6 +39,8 @@ pub struct Page {
     pub queues: Places<{ msg::shortcut::WORDS }>,
     /// One for each open pool.
     pub memberships: [Membership; MAX_POOLS],
+    /// The thread that is inside the gate, by the address of its thread-local block; 0: none.
+    pub owner: AtomicUsize,
 }
 
 // SAFETY: `liveness` is only touched under the gate; the rest is atomic.

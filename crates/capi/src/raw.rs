@@ -19,12 +19,6 @@ pub fn give_way() {
     unsafe { syscall!(libc::SYS_sched_yield) };
 }
 
-/// The calling thread's id.
-pub fn gettid() -> u32 {
-    // SAFETY: takes nothing, changes nothing.
-    unsafe { syscall!(libc::SYS_gettid) as u32 }
-}
-
 /// All signals are blocked: does one wait that has a handler and that the mask `old` lets through?
 pub fn handler_waits(old: u64) -> bool {
     pending(old).any(|signal| !matches!(action(signal), libc::SIG_DFL | libc::SIG_IGN))

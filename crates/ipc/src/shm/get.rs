@@ -20,8 +20,8 @@ const SMALL: u64 = 256 << 10;
 pub fn get(c: &Ctx, key: i32, size: usize, flg: i32) -> Result<i32, Errno> {
     let signals = SignalsBlocked::attentive(c.kernel);
     match try_get(c, &signals, key, size as u64, flg) {
-        // The dead may still hold what is missing.
-        Err(Errno::ENOMEM | Errno::ENOSPC) if liveness::free_up(c, &signals) => {
+        // The dead may still hold what is missing; huge pages nobody has.
+        Err(Errno::ENOMEM | Errno::ENOSPC) if flg & SHM_HUGETLB == 0 && liveness::free_up(c, &signals) => {
             try_get(c, &signals, key, size as u64, flg)
         }
         result => result,
