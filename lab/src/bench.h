@@ -84,5 +84,6 @@ int bench_segment(const char *argument);
 int bench_lookup(const char *argument);
 int bench_crowd(const char *argument);
 int bench_sleeper(const char *argument);
+int bench_process(const char *argument);
 
 #endif

@@ -27,6 +27,8 @@ static const struct {
     {"lookup", bench_lookup, "SETS,SEGMENTS: get, attach and operate among so many IPC objects"},
     {"crowd", bench_crowd, "mutex|undo|set|queue|ring,N: N processes per processor"},
     {"sleeper", bench_sleeper, "wake|semaphore|queue: long waits"},
+    {"process", bench_process,
+     "plain|used|attached|first|resident: fork, exit and wait; the first call; memory in use"},
 };
 
 static void list(void) {

@@ -68,6 +68,13 @@ def lookup(name: str, line: int) -> Case:
     return Case(SUITE, name, NATIVE, contenders, wanted=(within(1.5, FEW_OBJECTS),))
 
 
+def memory(name: str, line: int) -> Case:
+    """Of a process that has made a call of each kind."""
+    command = "process resident"
+    contenders = (ipcbench(KERNEL, command, line=line), vshmem(command, line=line))
+    return Case(SUITE, name, NATIVE, contenders, once=True, unit="KiB")
+
+
 UNCONTENDED = (
     both("load and store, 64 KiB segment", "memory shm", within(1.05, FLOOR), bare="memory mmap"),
     both(
@@ -138,6 +145,17 @@ SET_UP = (
     lookup("attach and detach, 100,000 IPC objects", 1),
     lookup("semop twice, 100,000 IPC objects", 2),
 )
+
+FORK = "fork, exit and wait"
+LIVES = (
+    both(f"{FORK}, no call made", "process plain", within(1.05, KERNEL)),
+    both(f"{FORK}, a semaphore used before", "process used", within(1.05, KERNEL)),
+    both(f"{FORK}, a segment attached", "process attached", within(1.2, KERNEL)),
+    both("the first call of a process", "process first", Wanted(absolute=500_000)),
+    memory("memory of a process that has called, its own", 0),
+    memory("memory of a process that has called, with what it shares", 1),
+)
+
 
 def crowds(name: str, word: str, factor: float, sizes: tuple[int, ...]) -> tuple[Case, ...]:
     """So many processes on each core that all use the same."""
@@ -290,5 +308,5 @@ ELSEWHERE = (
     ),
 )
 
-BY_IPCBENCH = (*UNCONTENDED, *ACROSS, *SET_UP, *CROWDS, *WAITING)
+BY_IPCBENCH = (*UNCONTENDED, *ACROSS, *SET_UP, *LIVES, *CROWDS, *WAITING)
 CASES = (*BY_IPCBENCH, *MESSAGES, BANDWIDTH, AT_A_RATE, *ELSEWHERE)
