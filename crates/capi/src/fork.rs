@@ -1,6 +1,11 @@
-//! Around `fork`: a child's slot, liveness lock and attachments are there before the child is, so that no
-//! count drops in between.
+//! Around `fork`: where segments are attached, a child's slot, liveness lock and attachments are there before
+//! the child is, so that no count drops in between. A child that inherits none makes itself known at its
+//! first call: most end, or execute something else, without one.
+//!
+//! After a fork each page that is written to for the first time is copied, so nothing is written that need
+//! not be.
 
+use crate::attach::TABLE;
 use crate::claim::Claim;
 use crate::errno::ErrnoGuard;
 use crate::page::{self, unpack, MAX_POOLS};
@@ -11,26 +16,34 @@ use core::sync::atomic::Ordering;
 use vshmem_pool::{Ctx, ProcId};
 use vshmem_transport::{process, Handle, Liveness};
 
-/// What was claimed for the child, by pool. Under the gate from before the fork until after it.
-struct Claimed(UnsafeCell<[Option<(ProcId, Liveness)>; MAX_POOLS]>);
+/// What was claimed for the child. Under the gate from before the fork until after it.
+struct Claimed {
+    /// By pool.
+    slots: [Option<(ProcId, Liveness)>; MAX_POOLS],
+    /// The namespaces that it will be in; 0: unknown.
+    namespaces: u32,
+}
+
+struct Shared(UnsafeCell<Claimed>);
 
 // SAFETY: only touched by the thread that forks, which holds the gate, and by the child's one thread.
-unsafe impl Sync for Claimed {}
+unsafe impl Sync for Shared {}
 
-static CLAIMED: Claimed = Claimed(UnsafeCell::new([None; MAX_POOLS]));
+static CLAIMED: Shared = Shared(UnsafeCell::new(Claimed { slots: [None; MAX_POOLS], namespaces: 0 }));
 
 /// Before the fork.
 pub extern "C" fn prepare() {
-    let _errno = ErrnoGuard::now();
-    if !gate::close_for_fork() {
+    if !gate::close_for_fork() || TABLE.count() == 0 {
         return;
     }
+    let _errno = ErrnoGuard::now();
     let Some(page) = page::existing() else { return };
+    // SAFETY: we hold the gate.
+    let shared = unsafe { &mut *CLAIMED.0.get() };
+    shared.namespaces = process::namespaces_of_children();
     for (index, membership) in page.memberships.iter().enumerate() {
         let me = unpack(membership.me.load(Ordering::Acquire)).filter(|_| !revoked::is_revoked(index));
-        let claimed = me.and_then(|me| claim_for_child(index, me, page.pid()));
-        // SAFETY: we hold the gate.
-        unsafe { (*CLAIMED.0.get())[index] = claimed };
+        shared.slots[index] = me.and_then(|me| claim_for_child(index, me, page.pid()));
     }
 }
 
@@ -64,38 +77,40 @@ fn give_up(ctx: &Ctx, child: ProcId) {
 /// After the fork, in the parent, also if it failed: then the child's slot has no living owner and is cleaned
 /// up as any dead process's is.
 pub extern "C" fn parent() {
-    let _errno = ErrnoGuard::now();
     // SAFETY: claimed for the child by this process, and let go of once.
-    take_claimed(|_, _, liveness| unsafe { liveness.end() });
+    take_claimed(|_, _, liveness, _| unsafe { liveness.end() });
     gate::open_in_parent();
 }
 
 /// After the fork, in the child.
 pub extern "C" fn child() {
-    let _errno = ErrnoGuard::now();
+    let Some(page) = page::existing() else { return };
     page::wipe_in_child();
     interrupted::forget();
-    if let Some(page) = page::existing() {
-        take_claimed(|index, me, liveness| {
-            // SAFETY: the parent claimed it for this child.
-            unsafe { liveness.keep_in_child() };
-            let started = process::started_now(state::started_of(index));
-            // SAFETY: the parent was known to the pool, so it is open.
-            unsafe { POOLS[index].opened() }.pool.adopt_process(me, page.pid(), started);
-            state::become_member(page, index, me, Some(liveness), started);
-        });
-    }
+    take_claimed(|index, me, liveness, namespaces| {
+        let _errno = ErrnoGuard::now();
+        // SAFETY: the parent claimed it for this child.
+        unsafe { liveness.keep_in_child() };
+        let started = process::started_now(namespaces, state::started_of(index));
+        // SAFETY: the parent was known to the pool, so it is open.
+        unsafe { POOLS[index].opened() }.pool.adopt_process(me, page.pid(), started);
+        state::become_member(page, index, me, Some(liveness), started);
+    });
     gate::open_in_child();
 }
 
-fn take_claimed(mut each: impl FnMut(usize, ProcId, Liveness)) {
+fn take_claimed(mut each: impl FnMut(usize, ProcId, Liveness, u32)) {
     if !gate::is_closed_for_fork() {
         return;
     }
+    let claimed = CLAIMED.0.get();
     for index in 0..MAX_POOLS {
         // SAFETY: the thread that forks holds the gate; the child has one thread.
-        if let Some((me, liveness)) = unsafe { (*CLAIMED.0.get())[index].take() } {
-            each(index, me, liveness);
+        let (slot, namespaces) = unsafe { ((*claimed).slots[index], (*claimed).namespaces) };
+        if let Some((me, liveness)) = slot {
+            // SAFETY: as above.
+            unsafe { (*claimed).slots[index] = None };
+            each(index, me, liveness, namespaces);
         }
     }
 }

@@ -127,17 +127,15 @@ fn fork_record() -> &'static mut Fork {
 
 /// Before a fork: enters the gate for good. False: there is no page, so nothing is open.
 pub fn close_for_fork() -> bool {
+    let Some(page) = page::existing() else { return false };
     let record = fork_record();
-    let page = page::existing();
-    if let Some(page) = page {
-        let mask = block_signals();
-        lock(page);
-        if record.closed == 0 {
-            record.mask = mask;
-        }
+    let mask = block_signals();
+    lock(page);
+    if record.closed == 0 {
+        record.mask = mask;
     }
-    record.closed = record.closed << 1 | u32::from(page.is_some());
-    page.is_some()
+    record.closed += 1;
+    true
 }
 
 /// After a fork, in the parent.
@@ -157,13 +155,15 @@ pub fn open_in_child() {
 
 /// Did the innermost fork under way close the gate?
 pub fn is_closed_for_fork() -> bool {
-    fork_record().closed & 1 != 0
+    fork_record().closed != 0
 }
 
 fn finish_fork() -> bool {
     let record = fork_record();
-    let was_closed = record.closed & 1 != 0;
-    record.closed >>= 1;
+    let was_closed = record.closed != 0;
+    if was_closed {
+        record.closed -= 1;
+    }
     was_closed
 }
 

@@ -261,7 +261,7 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
     let mut started = process::started();
     if started >> 32 == 0 {
         // Without /proc; a child of a process that had it is in the same namespaces, as a rule.
-        started = process::started_now(place.started.load(Ordering::Relaxed));
+        started = process::started_now(0, place.started.load(Ordering::Relaxed));
     }
     let mut claim = Claim::new(&opened.handle, Handle::claim_liveness);
     let slot = |started, take: &mut dyn FnMut(u32) -> bool| {
@@ -301,7 +301,7 @@ pub fn become_member(page: &Page, index: usize, me: ProcId, liveness: Option<Liv
 /// the parent lives, it has them counted; else the child attaches them once more, as far as it may.
 fn inherit(gate: &Inside, index: usize, me: ProcId) {
     let place = &POOLS[index];
-    let Some(parent) = unpack(place.last_me.load(Ordering::Relaxed)) else {
+    let Some(parent) = unpack(place.last_me.load(Ordering::Relaxed)).filter(|_| TABLE.count() > 0) else {
         return;
     };
     let pid = gate.page().pid();

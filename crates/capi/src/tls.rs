@@ -46,8 +46,8 @@ pub struct CredCache {
 /// under way.
 #[repr(C)]
 pub struct Fork {
-    /// A bit for each fork under way, innermost lowest: a fork handler of somebody else may fork again. Set:
-    /// the gate was closed for it; clear: there was no page then, so there was nothing to close.
+    /// How many forks are under way for which the gate was closed: a fork handler of somebody else may fork
+    /// again. It was not where there was no page then, so nothing to close.
     pub closed: u32,
     /// The signal mask before the outermost one that closed the gate.
     pub mask: u64,

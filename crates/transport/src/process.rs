@@ -15,7 +15,6 @@ use crate::Handle;
 
 /// A number for the namespaces in which pids and start times mean something; 0: unknown.
 fn namespaces() -> u32 {
-    let inode = |path: &CStr| sys::stat_at(libc::AT_FDCWD, path, 0).ok().map(|stat| stat.st_ino as u32);
     inode(c"/proc/self/ns/pid")
         .map_or(0, |pid| namespaces_number(pid, inode(c"/proc/self/ns/time").unwrap_or(0)))
 }
@@ -38,14 +37,26 @@ pub fn started() -> u64 {
     u64::from(namespaces()) << 32 | ticks
 }
 
-/// The same for a child that was forked just now, by the clock. Without /proc it is taken to be in its
-/// parent's namespaces.
-pub fn started_now(parent: u64) -> u64 {
+/// The number for the namespaces that children of the calling thread are in which it forks now; 0: unknown. A
+/// child that asks itself pays for a new process's /proc.
+pub fn namespaces_of_children() -> u32 {
+    match (inode(c"/proc/thread-self/ns/pid_for_children"), inode(c"/proc/thread-self/ns/time_for_children"))
+    {
+        (Some(pid), Some(time)) => namespaces_number(pid, time),
+        _ => 0,
+    }
+}
+
+fn inode(path: &CStr) -> Option<u32> {
+    sys::stat_at(libc::AT_FDCWD, path, 0).ok().map(|stat| stat.st_ino as u32)
+}
+
+/// The same as [`started`] for a child that was forked just now, by the clock, into namespaces that its
+/// parent has asked for; 0: they are asked for now. Without /proc they are taken to be its parent's.
+pub fn started_now(namespaces_given: u32, parent: u64) -> u64 {
     let ticks = sys::time(libc::CLOCK_BOOTTIME).as_millis() as u64 * TICKS / 1000;
-    let namespaces = match namespaces() {
-        0 => parent & 0xffff_ffff << 32,
-        known => u64::from(known) << 32,
-    };
+    let known = Some(namespaces_given).filter(|given| *given != 0).unwrap_or_else(namespaces);
+    let namespaces = if known == 0 { parent & 0xffff_ffff << 32 } else { u64::from(known) << 32 };
     namespaces | ticks & TICKS_MASK
 }
 
@@ -156,7 +167,7 @@ mod tests {
         while !matches!(stat::of(Some(child.id())), Some(Stat { state: b'Z', .. })) {
             std::thread::yield_now();
         }
-        let noted = started_now(started());
+        let noted = started_now(0, started());
         assert!(!has_executed(child.id(), noted), "a zombie is not here");
         child.wait().unwrap();
         assert!(!has_executed(child.id(), noted));
@@ -190,7 +201,7 @@ mod tests {
     #[test]
     fn who_is_stopped_is_known_to_be() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let (pid, noted) = (child.id(), started_now(started()));
+        let (pid, noted) = (child.id(), started_now(0, started()));
         assert!(!is_stopped(pid, noted));
         // SAFETY: signals to a child of our own.
         unsafe {
@@ -207,11 +218,12 @@ mod tests {
 
     #[test]
     fn a_fresh_child_notes_about_its_real_start() {
+        let given = namespaces_of_children();
         // SAFETY: the child only compares and leaves.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let late = started_now(started());
-            let good = late.wrapping_sub(started()) <= 10 * TICKS;
+            let soon = |late: u64| late.wrapping_sub(started()) <= 10 * TICKS;
+            let good = soon(started_now(0, started())) && soon(started_now(given, started()));
             // SAFETY: ends the child.
             unsafe { libc::_exit(i32::from(!good)) };
         }
