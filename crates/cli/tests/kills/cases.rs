@@ -26,6 +26,20 @@ pub const CASES: &[Case] = &[
     ("shrink_is_killed", |scene| {
         each_step(scene, &|| up(scene), &["shrink"], &[&["up", "FILE"]]);
     }),
+    ("a_change_that_takes_restarts_is_killed", |scene| {
+        let changed = PAIR.replace("128M", "160M");
+        let prepare = || {
+            up(scene);
+            scene.describe(&changed);
+        };
+        each_step_of(
+            scene,
+            &prepare,
+            &changed,
+            &["up", "FILE", "--restart"],
+            &[&["up", "FILE", "--restart"]],
+        );
+    }),
     ("repair_is_killed", |scene| {
         each_step(scene, &|| crippled(scene), &["repair"], &[&["repair"]]);
     }),
@@ -69,7 +83,15 @@ fn crippled(scene: &Scene) {
 /// Kills a command at each of its steps. After each kill these commands work, and all machines run if there
 /// are any; and in the end nothing is left.
 fn each_step(scene: &Scene, prepare: &dyn Fn(), words: &[&str], after: &[&[&str]]) {
-    let file = scene.describe(PAIR);
+    each_step_of(scene, prepare, PAIR, words, after);
+}
+
+/// The same, of a cluster that this describes: its machines have the memory that it says in the end.
+fn each_step_of(scene: &Scene, prepare: &dyn Fn(), description: &str, words: &[&str], after: &[&[&str]]) {
+    let file = scene.describe(description);
+    let sizes = description.split('"').filter_map(|word| word.strip_suffix('M'));
+    let memory: u64 = sizes.filter_map(|size| size.parse().ok()).next().expect("the machines' memory");
+    let memory = format!(" -m size={}k ", memory << 10);
     let named =
         |words: &[&str]| -> Vec<String> { words.iter().map(|word| word.replace("FILE", &file)).collect() };
     let words = named(words);
@@ -100,6 +122,10 @@ fn each_step(scene: &Scene, prepare: &dyn Fn(), words: &[&str], after: &[&[&str]
             scene.works(&words, &when);
             let run = |name: &str| (name.to_owned(), "running".to_owned());
             assert_eq!(scene.machines(), [run("vm0"), run("vm1")], "{when}");
+            for machine in ["vm0", "vm1"] {
+                let started = scene.started(machine);
+                assert!(started.contains(&memory), "{when}: {machine} was started with {started}");
+            }
         }
         end(scene, &when);
     }

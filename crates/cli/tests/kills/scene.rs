@@ -149,6 +149,12 @@ impl Scene {
         found["runs"]["pid"].as_i64().unwrap() as libc::pid_t
     }
 
+    /// What a machine was started with.
+    pub fn started(&self, machine: &str) -> String {
+        let words = fs::read(format!("/proc/{}/cmdline", self.process(machine))).unwrap();
+        String::from_utf8_lossy(&words).replace('\0', " ")
+    }
+
     /// Waits until nothing is left: no process, no file, no pool, no mount.
     pub fn nothing_is_left(&self, when: &str) {
         let begun = Instant::now();

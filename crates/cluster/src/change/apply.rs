@@ -83,6 +83,10 @@ impl Running for Now<'_> {
         self.machine(machine).is_none_or(|machine| state(self.record, machine) == MachineState::Died)
     }
 
+    fn is_outdated(&self, machine: &str) -> bool {
+        self.machine(machine).is_some_and(|machine| machine.outdated)
+    }
+
     fn moves(&self, machine: &str) -> Option<&Move> {
         self.moves.iter().find(|moved| moved.machine == machine)
     }
@@ -114,7 +118,7 @@ pub fn apply(
         steps::make(cluster, change, report)?;
         match (&change.step, &change.machine) {
             (Step::Add(machine), _) => added.push(machine.name.clone()),
-            (Step::Revive(name), _) | (_, Some(name)) if !restarts.contains(name) => {
+            (Step::Restart(name), _) | (_, Some(name)) if !restarts.contains(name) => {
                 restarts.push(name.clone());
             }
             _ => (),

@@ -52,8 +52,8 @@ pub enum Step {
     Rules(Option<Rules>),
     /// A machine is placed anew, or not at all any more. The machine, and where it runs.
     Place(String, Option<Box<Placed>>),
-    /// A machine that has died is started.
-    Revive(String),
+    /// A machine is started as it is to be: it has died, or was changed since it started.
+    Restart(String),
     /// Something that can't be changed in a cluster that there is.
     Other,
 }
@@ -91,6 +91,8 @@ pub trait Running {
     fn can_revoke(&self, machine: &str, pool: &str) -> bool;
     /// It has died.
     fn has_died(&self, machine: &str) -> bool;
+    /// It runs, and not as it is to be: what was changed takes a restart.
+    fn is_outdated(&self, machine: &str) -> bool;
     /// The cluster can do without it.
     fn can_remove(&self, machine: &str) -> bool;
     /// Where it is to run, if by other rules than it does.
@@ -121,7 +123,7 @@ pub fn plan(old: &Options, new: &Options, running: &dyn Running) -> Vec<Change> 
         Step::Revoke(..) => 3,
         Step::DropPool(_) => 6,
         Step::Add(_) => 5,
-        Step::Grant(..) | Step::Resize(_) | Step::Devices(..) | Step::Place(..) | Step::Revive(_) => 4,
+        Step::Grant(..) | Step::Resize(_) | Step::Devices(..) | Step::Place(..) | Step::Restart(_) => 4,
     });
     all
 }
@@ -211,7 +213,7 @@ fn machines(old: &Options, new: &Options, running: &dyn Running, all: &mut Vec<C
         let died = running.has_died(name);
         if died {
             all.push(change(
-                Step::Revive(name.clone()),
+                Step::Restart(name.clone()),
                 Effort::Live,
                 format!("start {name}, which has died"),
             ));
@@ -220,6 +222,10 @@ fn machines(old: &Options, new: &Options, running: &dyn Running, all: &mut Vec<C
             machine: Some(name.clone()),
             ..change(step, if died { Effort::Live } else { Effort::Restart }, what)
         };
+        if !died && running.is_outdated(name) {
+            let what = format!("restart {name}, which was changed since it started");
+            all.push(restarts(Step::Restart(name.clone()), what));
+        }
         if (had.cpus, had.memory, had.pages) != (machine.cpus, machine.memory, machine.pages) {
             all.push(restarts(Step::Resize(machine.clone()), resized(had, machine)));
         }
@@ -326,6 +332,9 @@ mod tests {
     impl Running for Usual {
         fn can_grant(&self, _: &str, pool: &PoolOptions) -> bool {
             pool.size <= 64 << 20
+        }
+        fn is_outdated(&self, machine: &str) -> bool {
+            machine == "outdated"
         }
         fn can_revoke(&self, _: &str, pool: &str) -> bool {
             pool != "default"
@@ -453,6 +462,11 @@ mod tests {
                 "[[machines]]\nname = 'dead'",
                 "[[machines]]\nname = 'dead'",
                 vec!["live start dead, which has died"],
+            ),
+            (
+                "[[machines]]\nname = 'outdated'",
+                "[[machines]]\nname = 'outdated'",
+                vec!["restart restart outdated, which was changed since it started"],
             ),
         ];
         for (old, new, said) in cases {

@@ -44,7 +44,8 @@ pub fn make(cluster: &str, change: &Change, report: &mut dyn FnMut(Progress)) ->
         Step::Add(machine) => add(cluster, machine),
         Step::Resize(machine) => with_record(cluster, |record, options| {
             let index = index_of(record, &machine.name)?;
-            (record.machines[index].cpus, record.machines[index].memory) = (machine.cpus, machine.memory);
+            let resized = &mut record.machines[index];
+            (resized.cpus, resized.memory, resized.outdated) = (machine.cpus, machine.memory, true);
             let options = found(&mut options.machines, |it| it.name == machine.name)?;
             (options.cpus, options.memory, options.pages) = (machine.cpus, machine.memory, machine.pages);
             Ok(())
@@ -53,11 +54,14 @@ pub fn make(cluster: &str, change: &Change, report: &mut dyn FnMut(Progress)) ->
             options.pages = *rules;
             Ok(())
         }),
-        Step::Devices(machine, wants) => with_record(cluster, |_, options| {
+        Step::Devices(machine, wants) => with_record(cluster, |record, options| {
+            let index = index_of(record, machine)?;
+            record.machines[index].outdated = true;
             found(&mut options.machines, |it| it.name == *machine)?.devices.clone_from(wants);
             Ok(())
         }),
-        Step::Uplink(uplink) => with_record(cluster, |_, options| {
+        Step::Uplink(uplink) => with_record(cluster, |record, options| {
+            record.machines.iter_mut().for_each(|machine| machine.outdated = true);
             options.uplink.clone_from(uplink);
             Ok(())
         }),
@@ -66,7 +70,7 @@ pub fn make(cluster: &str, change: &Change, report: &mut dyn FnMut(Progress)) ->
             Ok(())
         }),
         Step::Place(machine, placed) => place(cluster, machine, placed.as_deref(), live, report),
-        Step::Revive(_) => Ok(()),
+        Step::Restart(_) => Ok(()),
         Step::Other => Err(Error::new("this can't be changed in a cluster that there is")),
     }
 }
@@ -188,6 +192,7 @@ fn give(cluster: &str, machine: &str, name: &str, live: bool) -> Result<()> {
     }
     with_record(cluster, |record, options| {
         let index = index_of(record, machine)?;
+        record.machines[index].outdated |= !live;
         let first = &mut record.machines[index].first_pools;
         first.retain(|had| had.path != its.path);
         first.push(its);
@@ -211,6 +216,7 @@ fn take(cluster: &str, machine: &str, name: &str, live: bool) -> Result<()> {
     }
     with_record(cluster, |record, options| {
         let index = index_of(record, machine)?;
+        record.machines[index].outdated |= !live;
         record.machines[index].first_pools.retain(|had| had.path != its.path);
         found(&mut options.machines, |it| it.name == machine)?.pools.retain(|had| had != name);
         Ok(())
@@ -231,6 +237,7 @@ fn place(
         let launcher = table::of(record);
         record.options = Some(options.clone());
         let before = record.clone();
+        record.machines[index].outdated |= !live;
         claims::claim_cores(record, |record| placing::settle(record, index, placed))?;
         if !live {
             return Ok(());
@@ -268,6 +275,7 @@ fn add(cluster: &str, wanted: &MachineOptions) -> Result<()> {
             first_pools: pools.clone(),
             pools,
             lost_pools: vec![],
+            outdated: false,
         };
         private_directory(&record.machine_directory(&machine)?)?;
         record.machines.push(machine);

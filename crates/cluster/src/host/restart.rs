@@ -291,6 +291,7 @@ fn end(record: &mut Record, index: usize, pools: Pools) -> Result<Vec<Granted>> 
         machine.pools.retain(|pool| has(&had, pool));
     }
     had.retain(|pool| !has(&machine.first_pools, pool));
+    machine.outdated = false;
     // Even if `up` was interrupted: from now on there is something to keep.
     record.starter = None;
     // Old sockets would be taken for those of the new machine.

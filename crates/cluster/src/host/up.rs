@@ -226,6 +226,7 @@ fn prepare(
             first_pools: its_pools.clone(),
             pools: its_pools,
             lost_pools: vec![],
+            outdated: false,
         }
     };
     let mut record = Record {

@@ -92,6 +92,9 @@ pub struct Machine {
     /// Pools that it had when it died, besides the cluster's, once it has been declared dead in them.
     #[serde(default)]
     pub lost_pools: Vec<Granted>,
+    /// What it is to be was changed after it started: it takes a restart.
+    #[serde(default)]
+    pub outdated: bool,
 }
 
 /// A pool that was made for a cluster, and its memory.
