@@ -208,6 +208,27 @@ fn an_idle_vcpu_gives_its_core_up_to_one_that_is_near_its_memory() {
 }
 
 #[test]
+fn an_idle_vcpu_of_a_crowded_host_wakes_up_near_its_memory() {
+    let topology = two_nodes();
+    let crowd = |busy: usize| {
+        let vcpus = (0..4).map(|core| (f64::from(u8::from(core < busy)), 0.0, core)).collect();
+        [
+            (vcpus, 0, false),
+            (vec![(1.0, 0.0, 0)], 0, false),
+            (vec![(1.0, 0.0, 2)], 1, false),
+            (vec![(0.0, 0.0, 0)], 1, false),
+        ]
+    };
+    let decided = |busy, history| {
+        decide(&topology, &Settings::default(), &observation(&topology, &crowd(busy)), history)
+    };
+    let crowded = decided(4, History::default());
+    assert_eq!(crowded.history.place(30), Place::Node(1));
+    let roomy = decided(1, crowded.history);
+    assert_eq!(roomy.history.place(30), Place::Anywhere);
+}
+
+#[test]
 fn memory_follows_where_it_may_and_else_that_is_said() {
     let topology = two_nodes();
     let at = |core| (1.0, 0.0, core);

@@ -151,6 +151,19 @@ impl<'a> Board<'a> {
         self.costs[self.items[item].which.machine][node]
     }
 
+    /// How many processors vCPUs and others want.
+    pub fn wanted(&self) -> f64 {
+        let vcpus = self.seen.machines.iter().flat_map(|machine| &machine.vcpus);
+        vcpus.map(|vcpu| vcpu.run + vcpu.wait).chain(self.others.iter().copied()).sum()
+    }
+
+    /// The node with cores that is nearest to a vCPU's memory.
+    pub fn nearest(&self, item: usize) -> usize {
+        let nodes = (0..self.cores.len()).filter(|node| !self.cores[*node].is_empty());
+        let nearest = nodes.min_by(|a, b| self.cost(item, *a).total_cmp(&self.cost(item, *b)));
+        nearest.expect("a host has cores")
+    }
+
     /// The node of the core on which a vCPU ran last.
     pub fn runs_on(&self, item: usize) -> Option<usize> {
         self.items[item].core.map(|core| self.topology.cores[core].node)

@@ -23,7 +23,7 @@ pub fn assign(board: &mut Board<'_>) {
         if items.len() > board.cores[node].len() {
             board.history.shared_until[node] = clock + LINGER;
         }
-        match board.history.shared_until[node] > clock {
+        match board.history.shares(node) {
             true => share(board, node, &items),
             false => give_out(board, node, &items),
         }

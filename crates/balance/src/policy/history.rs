@@ -49,6 +49,11 @@ impl History {
         self.vcpus.get(&key).map(|track| track.place).unwrap_or_default()
     }
 
+    /// Whether a node's vCPUs share its cores.
+    pub(super) fn shares(&self, node: usize) -> bool {
+        self.shared_until[node] > self.clock
+    }
+
     /// The history with what is seen now; of what is gone nothing stays.
     pub(super) fn after(mut self, topology: &Topology, settings: &Settings, seen: &Observation) -> History {
         self.clock += seen.seconds;

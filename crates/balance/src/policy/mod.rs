@@ -4,7 +4,8 @@
 //! 1. Each active vCPU has a core to itself while there is one, wherever that is: none waits, and none shares
 //!    a core with another as its SMT sibling, to stay near its memory.
 //! 2. Of the cores that are free, it gets one near its memory. Idle vCPUs hold none.
-//! 3. Where all cores are taken, nodes are filled equally, weighed by how far memory is.
+//! 3. Where all cores are taken, nodes are filled equally, weighed by how far memory is; idle vCPUs wake up
+//!    near their memory.
 //! 4. Memory follows vCPUs that can't come to it, where that pays within [`Settings::horizon`].
 //!
 //! Moves for 2 and 3 must have paid for the move before: a vCPU stays as long as what it gains takes to make
@@ -44,6 +45,7 @@ pub fn decide(topology: &Topology, settings: &Settings, seen: &Observation, hist
     let mut board = Board::new(topology, settings, seen, history);
     nodes::assign(&mut board);
     cores::assign(&mut board);
+    nodes::place_idle(&mut board);
     let (migrations, notes) = memory::follow(&mut board);
     let (pins, history) = board.finish();
     Decision { pins, migrations, notes, history }

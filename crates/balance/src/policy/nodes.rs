@@ -5,7 +5,6 @@ use crate::moves::{Place, Why};
 
 /// Gives each active vCPU a node, as far as so many may be moved. What waits comes first.
 pub fn assign(board: &mut Board<'_>) {
-    release_idle(board);
     relieve(board);
     settle(board);
     if !(0..board.cores.len()).any(|node| board.fits(node)) {
@@ -15,10 +14,18 @@ pub fn assign(board: &mut Board<'_>) {
     swap(board);
 }
 
-/// Idle vCPUs hold no core.
-fn release_idle(board: &mut Board<'_>) {
-    for item in board.items.iter_mut().filter(|item| !item.active && !item.stays) {
-        item.place = Place::Anywhere;
+/// Lets idle vCPUs hold no core. Each wakes up where a core is idle, wherever that is; where the host has too
+/// few for all, on the node of its memory.
+pub fn place_idle(board: &mut Board<'_>) {
+    let shares = |node: usize| board.cores[node].is_empty() || board.history.shares(node);
+    let all_share = board.wanted() >= board.topology.cores.len() as f64 && (0..board.cores.len()).all(shares);
+    for item in 0..board.items.len() {
+        if !board.items[item].active && !board.items[item].stays {
+            board.items[item].place = match all_share {
+                true => Place::Node(board.nearest(item)),
+                false => Place::Anywhere,
+            };
+        }
     }
 }
 
