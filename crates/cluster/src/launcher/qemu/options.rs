@@ -133,7 +133,8 @@ pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
     files(&mut out, &spec.settings.shares);
     channels(&mut out, spec);
     pools(&mut out, spec);
-    for device in passed::arguments(spec.devices) {
+    let nodes = spec.placement.map_or(&[][..], |placed| &placed.guest.nodes);
+    for device in passed::arguments(spec.devices, nodes) {
         out.add("-device", &device);
     }
     if let Some(links) = &spec.links {

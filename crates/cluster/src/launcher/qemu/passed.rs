@@ -2,6 +2,7 @@
 //! QEMU needs for them in its sandbox.
 
 use crate::error::{error, Explain, Result};
+use crate::placement::plan::GuestNode;
 use crate::state::ports::Ports;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use std::fs;
@@ -19,18 +20,40 @@ const SPARE: u64 = 64 << 20;
 /// Through which programs have devices to themselves.
 const VFIO: &str = "/dev/vfio";
 
-/// QEMU's options for them: a port each, and the device behind it.
-pub fn arguments(devices: &[Assigned]) -> Vec<String> {
-    let arguments = |(index, device): (usize, &Assigned)| {
-        let (slot, function, number) = (SLOT + index / 8, index % 8, FIRST_NUMBER + index);
-        let place = format!("bus=pcie.0,addr={slot:#x}.{function},multifunction=on");
+/// The bus numbers that root buses of nodes share.
+const NODE_BUSES: std::ops::Range<usize> = 128..256;
+
+/// Values of QEMU's `-device` for them: a port each, and the device behind it. Where the machine sees the
+/// memory node that a device is near to, the port is on a root bus of that node (`pcie-expander-bus`).
+pub fn arguments(devices: &[Assigned], nodes: &[GuestNode]) -> Vec<String> {
+    let near = |device: &Assigned| nodes.iter().position(|node| Some(node.host) == device.node);
+    let mut buses: Vec<usize> = devices.iter().filter_map(near).collect();
+    buses.sort_unstable();
+    buses.dedup();
+    let span = NODE_BUSES.len() / buses.len().max(1);
+    let expanders = buses.iter().enumerate().map(|(at, node)| {
+        let (id, first) = (expander(*node), NODE_BUSES.start + at * span);
+        format!("pxb-pcie,id={id},bus=pcie.0,bus_nr={first},numa_node={node}")
+    });
+    let port = |(index, device): (usize, &Assigned)| {
+        let (bus, slot) = match near(device) {
+            Some(node) => (expander(node), index / 8),
+            None => ("pcie.0".into(), SLOT + index / 8),
+        };
+        let (function, number) = (index % 8, FIRST_NUMBER + index);
+        let place = format!("bus={bus},addr={slot:#x}.{function},multifunction=on");
         let id = format!("vshmem-passed{index}");
         [
             format!("pcie-root-port,id={id}-port,{place},chassis={number},slot={number}"),
             format!("vfio-pci,host={},id={id},bus={id}-port", device.address),
         ]
     };
-    devices.iter().enumerate().flat_map(arguments).collect()
+    expanders.chain(devices.iter().enumerate().flat_map(port)).collect()
+}
+
+/// The root bus of a node.
+fn expander(node: usize) -> String {
+    format!("vshmem-node{node}")
 }
 
 /// How much memory QEMU locks if it has devices, in bytes: all that the machine has, and the pools that it
@@ -101,12 +124,38 @@ mod tests {
     #[test]
     fn each_device_is_behind_a_port() {
         let all: Vec<Assigned> = (0..9).map(|bus| device(&format!("0{bus}:00.0"))).collect();
-        let words = arguments(&all);
+        let words = arguments(&all, &[]);
         assert!(
             words[0].contains("id=vshmem-passed0-port,bus=pcie.0,addr=0x1c.0,multifunction=on,chassis=128")
         );
         assert_eq!(words[1], "vfio-pci,host=0000:00:00.0,id=vshmem-passed0,bus=vshmem-passed0-port");
         assert!(words[16].contains("addr=0x1d.0") && words[17].contains("host=0000:08:00.0"), "{words:?}");
+    }
+
+    #[test]
+    fn a_device_is_on_the_node_that_it_is_near_to() {
+        let near = |address: &str, node| Assigned { node, ..device(address) };
+        let all = [
+            near("01:00.0", Some(5)),
+            near("02:00.0", None),
+            near("03:00.0", Some(3)),
+            near("04:00.0", Some(9)),
+        ];
+        let node = |host| GuestNode { vcpus: "0".parse().unwrap(), memory: 1, host, distances: vec![10] };
+        let words = arguments(&all, &[node(2), node(3), node(5)]);
+        assert_eq!(words[0], "pxb-pcie,id=vshmem-node1,bus=pcie.0,bus_nr=128,numa_node=1");
+        assert_eq!(words[1], "pxb-pcie,id=vshmem-node2,bus=pcie.0,bus_nr=192,numa_node=2");
+        let ports: Vec<&str> = words.iter().filter_map(|word| word.strip_prefix("pcie-root-port,")).collect();
+        let buses = [
+            "vshmem-node2,addr=0x0.0",
+            "pcie.0,addr=0x1c.1",
+            "vshmem-node1,addr=0x0.2",
+            "pcie.0,addr=0x1c.3",
+        ];
+        for (port, bus) in ports.iter().zip(buses) {
+            assert!(port.contains(&format!(",bus={bus},")), "{port}");
+        }
+        assert_eq!((ports.len(), words.len()), (4, 10));
     }
 
     #[test]
