@@ -7,17 +7,20 @@ use vshmem_cluster::placement::plan::{Guest, GuestNode};
 use vshmem_cluster::placement::request::Machine;
 use vshmem_cluster::placement::rules::Memory;
 
-/// What a machine is shown with vCPUs on these cores and logical processors, and memory by node. Sockets and
-/// threads are shown if all have equally many vCPUs; hypervisors can't express others.
+/// What a machine is shown with vCPUs on these cores and logical processors, and memory by node. Sockets,
+/// caches and threads are shown if all have equally many vCPUs; hypervisors can't express others.
 pub fn of(topology: &Topology, machine: &Machine, vcpus: &[(usize, u32)], memory: &[(usize, u64)]) -> Guest {
     let cores: Vec<_> = vcpus.iter().map(|(core, _)| *core).collect();
     let threads = if machine.rules.smt { runs(&cores).unwrap_or(1) } else { 1 };
     let packages: Vec<_> = cores.iter().map(|core| topology.cores[*core].package).collect();
     let of_socket = runs(&packages).filter(|count| count % threads == 0).unwrap_or(cores.len());
     let sockets = cores.len() / of_socket;
+    let caches: Vec<_> = cores.iter().map(|core| topology.cores[*core].cache).collect();
+    let of_cache = runs(&caches).filter(|count| count % threads == 0 && of_socket % count == 0);
+    let caches = of_cache.map_or(1, |of_cache| of_socket / of_cache);
     // What comes from all nodes by turns is near to none of them.
     let memory = if machine.rules.memory == Memory::Interleave { &[] } else { memory };
-    Guest { sockets, cores: of_socket / threads, threads, nodes: nodes(topology, &cores, memory) }
+    Guest { sockets, cores: of_socket / threads, threads, caches, nodes: nodes(topology, &cores, memory) }
 }
 
 /// What of the topology a machine is not shown that is shown so, in words.
@@ -25,9 +28,15 @@ pub fn not_shown(topology: &Topology, vcpus: &[(usize, u32)], guest: &Guest) -> 
     let different = |values: Vec<usize>| values.into_iter().collect::<BTreeSet<_>>().len();
     let cores = different(vcpus.iter().map(|(core, _)| *core).collect());
     let sockets = different(vcpus.iter().map(|(core, _)| topology.cores[*core].package).collect());
+    let caches = different(vcpus.iter().map(|(core, _)| topology.cores[*core].cache).collect());
     let mut all = Vec::new();
     if sockets != guest.sockets {
         all.push(format!("it is not shown its {sockets} sockets, which have different numbers of its vCPUs"));
+    }
+    if sockets == guest.sockets && caches != guest.sockets * guest.caches {
+        all.push(format!(
+            "it is not shown its {caches} last-level caches, which have different numbers of its vCPUs"
+        ));
     }
     if cores < vcpus.len() && guest.threads == 1 {
         all.push("it is not shown which vCPUs are SMT siblings, since not all are".into());

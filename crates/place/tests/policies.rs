@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::collections::HashMap;
 use vshmem_cluster::placement::cpuset::CpuSet;
-use vshmem_cluster::placement::plan::{Placed, Plan};
+use vshmem_cluster::placement::plan::{Guest, Placed, Plan};
 use vshmem_cluster::placement::request::{Machine, Taken};
 use vshmem_cluster::placement::rules::{Insist, Memory, Policy, Rules};
 use vshmem_place::hwloc;
@@ -123,6 +123,23 @@ fn what_a_machine_is_not_shown_is_said() {
     let a = &plan.machines[0];
     assert_eq!((a.guest.sockets, a.guest.nodes.len()), (1, 2));
     assert!(a.why[1].contains("its 2 sockets"), "{:?}", a.why);
+    let plan = placed(&host(TWO_SOCKETS), &[machine("a", 5, GIB, strict(Policy::NumaFirst))]);
+    let a = &plan.machines[0];
+    assert_eq!((a.guest.sockets, a.guest.caches), (1, 1));
+    assert!(a.why[1].contains("its 2 last-level caches"), "{:?}", a.why);
+}
+
+#[test]
+fn a_machine_sees_the_caches_that_it_has() {
+    let caches = |cpus, rules| {
+        let plan = placed(&host(TWO_SOCKETS), &[machine("a", cpus, GIB, rules)]);
+        let Guest { sockets, cores, threads, caches, .. } = plan.machines[0].guest;
+        (sockets, caches, cores, threads)
+    };
+    assert_eq!(caches(4, strict(Policy::NumaFirst)), (1, 1, 4, 1));
+    assert_eq!(caches(8, strict(Policy::NumaFirst)), (1, 2, 8, 1));
+    assert_eq!(caches(16, strict(Policy::NumaFirst)), (2, 2, 8, 1));
+    assert_eq!(caches(16, Rules { smt: true, ..rules(Policy::NumaFirst) }), (1, 2, 8, 2));
 }
 
 #[test]

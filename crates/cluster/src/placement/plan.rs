@@ -48,6 +48,9 @@ pub struct Guest {
     pub cores: usize,
     /// Threads of a core.
     pub threads: usize,
+    /// Last-level caches of a socket, which equally many of its cores share.
+    #[serde(default = "one")]
+    pub caches: usize,
     /// Its memory nodes; empty if it has one.
     pub nodes: Vec<GuestNode>,
 }
@@ -65,10 +68,14 @@ pub struct GuestNode {
     pub distances: Vec<u64>,
 }
 
+fn one() -> usize {
+    1
+}
+
 impl Guest {
     /// Cores of one socket, with one memory node.
     pub fn flat(cpus: usize) -> Guest {
-        Guest { sockets: 1, cores: cpus, threads: 1, nodes: Vec::new() }
+        Guest { sockets: 1, cores: cpus, threads: 1, caches: 1, nodes: Vec::new() }
     }
 }
 

@@ -57,6 +57,10 @@ fn describe(text: &mut String, machine: &Placed) {
         "  sees {} x {} x {} (sockets, cores, threads)",
         guest.sockets, guest.cores, guest.threads
     );
+    let _ = match guest.caches {
+        1 => Ok(()),
+        count => write!(text, ", {count} last-level caches a socket"),
+    };
     let _ = match guest.nodes.len() {
         0 => writeln!(text),
         count => writeln!(text, " and {count} memory nodes"),

@@ -41,8 +41,8 @@ fn cpu(accel: Accel, cpus: u32, placed: Option<&Placed>) -> Element {
         let cores = if room(cpus) > cpus { room(cpus) as usize } else { guest.cores };
         cpu = cpu.and([Element::new("topology")
             .with("sockets", guest.sockets)
-            .with("dies", 1)
-            .with("cores", cores)
+            .with("dies", guest.caches)
+            .with("cores", cores / guest.caches)
             .with("threads", guest.threads)]);
         if !guest.nodes.is_empty() {
             let cells = guest.nodes.iter().enumerate().map(|(id, node)| cell(id, node, cpus));
@@ -136,7 +136,7 @@ mod tests {
             emulator: "0".parse().unwrap(),
             nodes: "1-2".parse().unwrap(),
             near: CpuSet::default(),
-            guest: Guest { sockets: 1, cores: 2, threads: 1, nodes },
+            guest: Guest { nodes, ..Guest::flat(2) },
             why: vec![],
             fallbacks: vec![],
         }

@@ -22,7 +22,12 @@ pub fn processors(cpus: u32, guest: Option<&Guest>) -> String {
     let room = room(cpus);
     let topology = guest.map(|guest| {
         let cores = if room > cpus { room as usize } else { guest.cores };
-        format!(",sockets={},cores={cores},threads={}", guest.sockets, guest.threads)
+        // Cores of a die share the last-level cache.
+        let dies = match guest.caches {
+            1 => String::new(),
+            caches => format!(",dies={caches}"),
+        };
+        format!(",sockets={}{dies},cores={},threads={}", guest.sockets, cores / guest.caches, guest.threads)
     });
     format!("cpus={cpus},maxcpus={room}{}", topology.unwrap_or_default())
 }
@@ -149,8 +154,10 @@ mod tests {
     #[test]
     fn a_machine_has_the_sockets_that_it_was_placed_on() {
         assert_eq!(processors(3, None), "cpus=3,maxcpus=3");
-        let guest = |sockets, cores, threads| Guest { sockets, cores, threads, nodes: vec![] };
+        let guest = |sockets, cores, threads| Guest { sockets, cores, threads, ..Guest::flat(1) };
         assert_eq!(processors(8, Some(&guest(2, 2, 2))), "cpus=8,maxcpus=8,sockets=2,cores=2,threads=2");
+        let caches = Guest { caches: 2, ..guest(2, 4, 1) };
+        assert_eq!(processors(8, Some(&caches)), "cpus=8,maxcpus=8,sockets=2,dies=2,cores=2,threads=1");
         assert_eq!(processors(1, None), "cpus=1,maxcpus=2");
         assert_eq!(processors(1, Some(&Guest::flat(1))), "cpus=1,maxcpus=2,sockets=1,cores=2,threads=1");
     }
