@@ -98,9 +98,11 @@ pub fn has_left(pid: u32, started: u64) -> bool {
     if pid == 0 || theirs == 0 {
         return false;
     }
-    // SAFETY: signal 0 only asks.
-    let absent = unsafe { syscall!(libc::SYS_kill, pid, 0) } == -(libc::ESRCH as isize);
-    (absent || ending::is_over(pid) == Some(true)) && theirs == namespaces()
+    let is_over = ending::is_over(pid).unwrap_or_else(|| {
+        // SAFETY: signal 0 only asks.
+        unsafe { syscall!(libc::SYS_kill, pid, 0) == -(libc::ESRCH as isize) }
+    });
+    is_over && theirs == namespaces()
 }
 
 /// Whether the process that noted `pid` and `started` is certainly alive. If it has lost its liveness lock

@@ -84,7 +84,7 @@ fn serve_one(
     if n == 1 && is_blocked(c, set, sop(c, w, 0)) {
         return Ok(None);
     }
-    if let Some(dead) = undo::dead_owner(c, set, n, |i| sop(c, w, i), Gone::Lately) {
+    if let Some(dead) = undo::dead_beside(c, set, n, |i| sop(c, w, i), Gone::Lately) {
         if undo::take_back(c, set, guard, dead)? {
             return Ok(Some(Look::Repaid));
         }

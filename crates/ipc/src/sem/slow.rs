@@ -14,8 +14,8 @@ use vshmem_pool::lock::{Guard, SignalsBlocked};
 
 /// Sleepers look whether somebody they wait for is dead, at first after this time (no round number, nor are
 /// its multiples: a program's alarm that goes off at the same moment as the sleep's time is up would not be
-/// seen to have interrupted it),
-const FIRST_LOOK: Duration = Duration::from_micros(9_370);
+/// seen to have interrupted it): soon, for who has just begun to wait has not asked for all who may be dead;
+const FIRST_LOOK: Duration = Duration::from_micros(1_170);
 
 /// later less and less often, down to this.
 const LAST_LOOK: Duration = Duration::from_micros(243_170);
@@ -65,10 +65,13 @@ fn begin_locked(
     for s in sops {
         set.freeze(c, s.num.into())?;
     }
-    reap(c, set, signals, guard, sops, Gone::Lately)?;
+    reap(c, set, signals, guard, sops, Gone::Lately, false)?;
     let mut outcome = try_now(c, set, signals, guard, sops, me)?;
-    // Before it waits or gives up, it must be certain that nobody who died is in the way.
-    if !matches!(outcome, Outcome::Possible) && reap(c, set, signals, guard, sops, Gone::Now)? {
+    // Before it gives up, it must be certain that nobody who died is in the way. Who waits looks again soon:
+    // in a crowd, whose processes all have records, each would ask for all others each time.
+    let waits = matches!(outcome, Outcome::Blocked(_)) && timeout.is_none_or(|t| t > FIRST_LOOK);
+    if !matches!(outcome, Outcome::Possible) && !waits && reap(c, set, signals, guard, sops, Gone::Now, true)?
+    {
         outcome = try_now(c, set, signals, guard, sops, me)?;
     }
     let blocked = match outcome {
@@ -125,7 +128,8 @@ fn try_now(
     Ok(outcome)
 }
 
-/// Applies what the dead owe to the semaphores that the operations name. Returns whether there was something.
+/// Applies what the dead owe to the semaphores that the operations name: what is beside those, and what is
+/// `recorded`, if that is wanted, whose owners are often many. Returns whether there was something.
 fn reap(
     c: &Ctx,
     set: &Set,
@@ -133,6 +137,7 @@ fn reap(
     guard: &Guard,
     sops: &[Sembuf],
     gone: Gone,
+    recorded: bool,
 ) -> Result<bool, Errno> {
     let mut any = false;
     for s in sops {
@@ -144,7 +149,7 @@ fn reap(
             }
         }
     }
-    let any = repay::repay_recorded(c, set, signals, guard, gone)? | any;
+    let any = (recorded && repay::repay_recorded(c, set, signals, guard, gone)?) | any;
     if any {
         undo::sweep(c, set, signals);
         // Applying lets semaphores go that nobody waits for.
@@ -179,7 +184,7 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
             Waited::Forked => return Err(Errno::EINTR),
             Waited::TimedOut if left.is_some_and(|l| l <= nap) => Some(Errno::EAGAIN),
             Waited::TimedOut => {
-                look = (look * 2).min(LAST_LOOK);
+                look = (look * 8).min(LAST_LOOK);
                 look_around(c, set)
             }
         };

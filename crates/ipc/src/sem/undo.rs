@@ -255,14 +255,24 @@ fn give_back(c: &Ctx, set: &Set, mut txn: Txn, num: u32, adjust: i32, pid: u64) 
     Ok(txn.commit()?)
 }
 
-/// A process that is gone and still has an adjustment beside a semaphore that the operations name, or in a
-/// record.
-pub fn dead_owner(c: &Ctx, set: &Set, n: usize, sop: impl Fn(usize) -> Sembuf, gone: Gone) -> Option<ProcId> {
-    let beside = (0..n).find_map(|i| {
+/// A process that is gone and still has an adjustment beside a semaphore that the operations name.
+pub fn dead_beside(
+    c: &Ctx,
+    set: &Set,
+    n: usize,
+    sop: impl Fn(usize) -> Sembuf,
+    gone: Gone,
+) -> Option<ProcId> {
+    (0..n).find_map(|i| {
         let cell = set.cell(c, sop(i).num.into()).ok()?;
         Beside::of(cell.hi.load(Relaxed)).map(|b| b.owner).filter(|o| gone.is(c, *o))
-    });
-    beside.or_else(|| records(c, set).find_map(|(at, record)| owner_if_gone(c, set, at, record, gone)))
+    })
+}
+
+/// The same, or in a record.
+pub fn dead_owner(c: &Ctx, set: &Set, n: usize, sop: impl Fn(usize) -> Sembuf, gone: Gone) -> Option<ProcId> {
+    dead_beside(c, set, n, sop, gone)
+        .or_else(|| records(c, set).find_map(|(at, record)| owner_if_gone(c, set, at, record, gone)))
 }
 
 /// The process that a record is of, if it is gone.
