@@ -22,7 +22,7 @@ for program in enemy honest lies meanwhile full; do
 done
 cp "$library" "$scratch/libvshmem.so"
 
-pool_size=64M # with the counts of a pool as it is by default
+pool_size=128M # with the counts of a pool as it is by default
 on_pool() { # on_pool COMMAND...: under the library
     timeout -k 5 300 env VSHMEM_POOL="$pool" VSHMEM_POOL_SIZE="$pool_size" \
         LD_PRELOAD="$scratch/libvshmem.so" "$@"

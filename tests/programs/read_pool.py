@@ -28,7 +28,7 @@ class Pool:
         with open(path, "rb") as file:
             self.bytes = file.read()
         check("magic", self.bytes[:8], b"VSHMEM\x01\n")
-        check("version and features", struct.unpack_from("<IIII", self.bytes, 8), (4, 0, 1, 0))
+        check("version and features", struct.unpack_from("<IIII", self.bytes, 8), (5, 0, 1, 0))
         made = uuid.UUID(bytes=self.bytes[320:336])
         check("UUID", (made.version, made.variant), (4, uuid.RFC_4122))
         check("size", self.u64(24), len(self.bytes))

@@ -5,7 +5,7 @@ use vshmem_pool::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed},
 };
-use vshmem_pool::heap::{Heap, Range};
+use vshmem_pool::heap::Range;
 use vshmem_pool::layout::*;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 use vshmem_pool::log::{Log, Txn};
@@ -257,10 +257,10 @@ pub fn retire(c: &Ctx, txn: &mut Txn, kind: Kind, index: u32) -> Result<(), Errn
     Ok(())
 }
 
-/// Takes blocks of a heap, whose own memory is not touched yet.
-pub fn allocate(c: &Ctx, heap: &Heap, txn: &mut Txn, count: u32) -> Result<Range, Errno> {
+/// Takes pages, whose own memory is not touched yet.
+pub fn take_pages(c: &Ctx, txn: &mut Txn, count: u32) -> Result<Range, Errno> {
     let reserve = &mut |at, len| c.reserve(at, len);
-    heap.allocate(txn, count, reserve)?.ok_or(Errno::ENOMEM)
+    c.pool.geometry().pages.allocate(txn, count, reserve)?.ok_or(Errno::ENOMEM)
 }
 
 /// Takes a block of at least `len` bytes from the small heap; it is zeroed. Returns offset and length in
@@ -268,7 +268,8 @@ pub fn allocate(c: &Ctx, heap: &Heap, txn: &mut Txn, count: u32) -> Result<Range
 pub fn take_block(c: &Ctx, txn: &mut Txn, len: u64) -> Result<(u64, u64), Errno> {
     let heap = &c.pool.geometry().small;
     let count = heap.blocks_for(len).ok_or(Errno::ENOMEM)?;
-    let range = allocate(c, heap, txn, count)?;
+    let reserve = &mut |at, len| c.reserve(at, len);
+    let range = c.pool.allocate_blocks(txn, count, reserve)?.ok_or(Errno::ENOMEM)?;
     let (at, bytes) = (heap.offset(range.first), range.count as u64 * heap.block());
     if !back(c, txn, at + bytes)? || !c.pool.mem().zero(at, bytes) {
         return Err(Errno::ENOMEM);

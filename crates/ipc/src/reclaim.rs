@@ -9,7 +9,7 @@
 
 use crate::{directory as dir, Ctx, Errno};
 use vshmem_pool::atomic::Ordering::Relaxed;
-use vshmem_pool::heap::Range;
+use vshmem_pool::heap::{Range, Soil};
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 
 /// Less than 128 KiB in a row stays as it is: that is what is kept for the next small segment.
@@ -32,11 +32,13 @@ pub enum Step {
 #[derive(Debug, Default)]
 pub struct Cursor(u32);
 
-/// What comes next: a free piece, from where on pages are to be emptied there, and up to where.
+/// What comes next: a free piece, from where on pages are to be emptied there, and up to where; and what may
+/// not read as zeros then.
 struct Part {
     piece: Range,
     from: u32,
     to: u32,
+    left: Soil,
 }
 
 impl Part {
@@ -56,16 +58,26 @@ fn next(c: &Ctx, least: u32, most: u64, cursor: &mut Cursor) -> Option<Part> {
         return None;
     };
     let most = u32::try_from(most / heap.block()).unwrap_or(u32::MAX).max(1);
-    // What is left is found again.
-    let is_rest = piece.soil.count() < most.saturating_add(least);
-    let to = if is_rest { piece.soil.to } else { piece.soil.from + most };
-    Some(Part { piece, from: piece.soil.from, to })
+    // Common pages keep their memory. What is left besides is found again.
+    let kept = piece.soil.within(0, heap.common);
+    let soil = piece.soil.within(heap.common, heap.count);
+    let is_all = soil.count() < most.saturating_add(least);
+    let (from, to, left) = match (is_all, kept.is_empty()) {
+        (true, _) => (soil.from, soil.to, kept),
+        (false, true) => (soil.from, soil.from + most, Soil { from: soil.from + most, to: soil.to }),
+        // The rest lies beside what is kept, in one piece with it.
+        (false, false) => {
+            let from = soil.to - most;
+            (from, soil.to, Soil { from: kept.from, to: from })
+        }
+    };
+    Some(Part { piece, from, to, left })
 }
 
 /// Says that a part reads as zeros now.
 fn set_clean(c: &Ctx, guard: &Guard, part: &Part) -> Result<(), Errno> {
     let mut txn = guard.txn();
-    c.pool.geometry().pages.set_clean(&mut txn, part.piece, part.to)?;
+    c.pool.geometry().pages.set_clean(&mut txn, part.piece, part.left)?;
     let kept = &c.pool.root().kept;
     txn.put(kept, kept.load(Relaxed).saturating_sub((part.to - part.from).into()))?;
     Ok(txn.commit()?)
@@ -87,7 +99,7 @@ pub fn step(
     };
     let (at, len) = part.bytes(c);
     let emptied = data(at, len).map_or(0, |_| len);
-    if !c.release(at, len) || data(at, len).is_some() {
+    if c.release(at, len) > 0 || data(at, len).is_some() {
         return Ok(Step::Impossible);
     }
     set_clean(c, &guard, &part)?;
@@ -106,7 +118,7 @@ pub(crate) fn empty_all(c: &Ctx, signals: &SignalsBlocked) -> bool {
     while let (1.., Ok(guard)) = (left, dir::lock(c, signals)) {
         if let Some(part) = next(c, 1, AT_ONCE, &mut cursor) {
             let (at, len) = part.bytes(c);
-            if !c.release(at, len) || set_clean(c, &guard, &part).is_err() {
+            if c.release(at, len) > 0 || set_clean(c, &guard, &part).is_err() {
                 break;
             }
             left = left.saturating_sub(part.to - part.from);

@@ -171,13 +171,14 @@ pub fn totals(pool: &Pool) -> Totals {
     let geometry = pool.geometry();
     let kind = |kind| pool.kind_root(kind);
     let used = |k| kind(k).used.load(Relaxed).min(pool.capacity(k).into());
-    let pages = kind(Kind::Shm).total.load(Relaxed).min(geometry.pages.count.into());
+    let (_, all_pages) = pool.pages_for_segments();
+    let pages = kind(Kind::Shm).total.load(Relaxed).min(all_pages.into());
     let small = u64::from(geometry.small.count) * geometry.small.block();
     Totals {
         objects: Kind::ALL.map(used),
         semaphores: kind(Kind::Sem).total.load(Relaxed),
         segment_bytes: pages * geometry.pages.block(),
-        page_bytes: u64::from(geometry.pages.count) * geometry.pages.block(),
+        page_bytes: u64::from(all_pages) * geometry.pages.block(),
         small_bytes: pool.root().small_backed.load(Relaxed).min(small),
     }
 }

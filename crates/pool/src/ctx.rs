@@ -132,9 +132,18 @@ impl<'a> Ctx<'a> {
         self.budget.spend(ASK + len / PAGE) && self.kernel.reserve(offset, len)
     }
 
-    /// See [`Kernel::release`].
-    pub fn release(&self, offset: u64, len: u64) -> bool {
-        self.budget.spend(ASK) && self.kernel.release(offset, len)
+    /// Gives the memory of pages back to the host ([`Kernel::release`]), but not of common ones: somebody may
+    /// have taken those for the small heap's, and know that they have memory. Returns how many bytes, from
+    /// the first one on, may not read as zeros now.
+    pub fn release(&self, offset: u64, len: u64) -> u64 {
+        let kept = self.pool.mem().end().saturating_sub(offset).min(len);
+        let is_released =
+            kept < len && self.budget.spend(ASK) && self.kernel.release(offset + kept, len - kept);
+        if is_released {
+            kept
+        } else {
+            len
+        }
     }
 
     /// Is the process that had `slot` with a generation that `is_it` accepts certainly dead? Nobody is, if

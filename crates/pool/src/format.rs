@@ -15,6 +15,12 @@ pub const MIN_POOL: u64 = 1 << 20;
 /// The size of a pool that is made without being asked for one. A power of two, so that machines can be given
 /// it.
 pub const DEFAULT_POOL: u64 = 1 << 30;
+/// What a table of records takes of a pool at the most, one in so many bytes,
+const USUAL_SHARE: u64 = 128;
+/// and one of IPC objects of which more are asked for than Linux has.
+const LARGEST_SHARE: u64 = 16;
+/// Blocks that a heap may have: they are named by 28 bits, and 0 is none.
+const MOST_BLOCKS: u32 = (1 << 28) - 1;
 /// Largest pool, in bytes: pages are named by 28 bits.
 pub const MAX_POOL: u64 = 1 << 40;
 
@@ -135,8 +141,8 @@ impl fmt::Display for OpenError {
 impl core::error::Error for OpenError {}
 
 impl Geometry {
-    /// Shares `size` bytes out.
-    fn plan(size: u64, params: &Params) -> Result<Geometry, FormatError> {
+    /// Shares `size` bytes out. Returns how many blocks the small heap has at first, too.
+    fn plan(size: u64, params: &Params) -> Result<(Geometry, u32), FormatError> {
         let (limits, align) = (&params.limits, params.align.max(PAGE));
         if !align.is_power_of_two() || align > MAX_ALIGN {
             return Err(FormatError::Alignment);
@@ -158,44 +164,56 @@ impl Geometry {
         };
         let mut take = |want, least, each, share| take_from(&mut at, want, least, each, share);
         let members = take(MAX_MEMBERS, MAX_MEMBERS, size_of::<Member>() as u64, 1);
-        let procs = take(MAX_PROCS, 64, size_of::<Proc>() as u64, 32);
-        let waiters = take(131072, 64, size_of::<Waiter>() as u64, 32);
-        let wants = [limits.shmmni, limits.semmni, limits.msgmni];
+        let procs = take(MAX_PROCS, 128, size_of::<Proc>() as u64, 2 * USUAL_SHARE);
+        let waiters = take(131072, 128, size_of::<Waiter>() as u64, USUAL_SHARE);
+        let usual = Limits::default();
+        let wants =
+            [(limits.shmmni, usual.shmmni), (limits.semmni, usual.semmni), (limits.msgmni, usual.msgmni)];
         let mut entries = [(0, 0); 3];
-        for kind in Kind::ALL {
-            let want = wants[kind as usize].min(MAX_ENTRIES);
-            entries[kind as usize] = take(want, 1, kind.entry_size(), 16);
+        for (kind, (want, usual)) in Kind::ALL.into_iter().zip(wants) {
+            let share = if want > usual { LARGEST_SHARE } else { USUAL_SHARE };
+            let want = want.min(MAX_ENTRIES);
+            entries[kind as usize] = take(want, want.clamp(1, 128), kind.entry_size(), share);
         }
         let mut buckets = [(0, 0); 3];
         for kind in Kind::ALL {
             let count = entries[kind as usize].1.next_power_of_two();
             buckets[kind as usize] = take(count, count, 8, 1);
         }
-        let small_len = (size / 4).min(1 << 33);
-        // A power of two: one piece, which is used from its start.
-        let small_count = 1 << (small_len / BLOCK).ilog2();
-        let (small_table, _) = take(small_count, small_count, 8, 1);
-        let (small_base, _) = take(small_count, small_count, BLOCK, 1);
-        let rest = size.saturating_sub(at.next_multiple_of(PAGE));
-        let page_count = (rest / (PAGE + 8)) as u32;
-        let (page_table, _) = take_from(&mut at, page_count, page_count, 8, 1);
+        // What the small heap has at first, in any case, and what it may grow to.
+        let small_first = (size / 512).max(64 << 10);
+        let small_most = (size / 8).min(1 << 33).max(small_first + align);
+        let (page_table, _) = take((size / PAGE) as u32, 0, 8, 1);
+        let (small_table, _) = take((small_most / BLOCK) as u32, 0, 8, 1);
+        let small_base = at.next_multiple_of(PAGE);
         // Large pages behind the pool are of use only to segments that are aligned to them.
-        let page_base = at.next_multiple_of(if size >= 64 << 20 { align.max(2 << 20) } else { align });
-        let page_count = page_count.min((size.saturating_sub(page_base) / PAGE) as u32);
-        let align = (align / PAGE) as u32;
-        let page_count = page_count / align * align;
-        if page_count < 16 {
+        let unit = if size >= 64 << 20 { align.max(2 << 20) } else { align };
+        let page_base = small_base / unit * unit;
+        let page_count = size.saturating_sub(page_base) / align * (align / PAGE);
+        let small_end = (small_base + small_first).next_multiple_of(align);
+        let common_end = ((small_base + small_most) / unit * unit).max(small_end);
+        let common = (common_end - page_base) / PAGE;
+        if common + 16 > page_count {
             return Err(FormatError::TooSmall);
         }
-        Ok(Geometry {
-            members,
-            procs,
-            waiters,
-            entries,
-            buckets,
-            small: Heap { table: small_table, base: small_base, count: small_count, pages: false, align: 1 },
-            pages: Heap { table: page_table, base: page_base, count: page_count, pages: true, align },
-        })
+        let small = Heap {
+            table: small_table,
+            base: small_base,
+            count: ((common_end - small_base) / BLOCK) as u32,
+            pages: false,
+            align: 1,
+            common: 0,
+        };
+        let pages = Heap {
+            table: page_table,
+            base: page_base,
+            count: page_count as u32,
+            pages: true,
+            align: (align / PAGE) as u32,
+            common: common as u32,
+        };
+        let geometry = Geometry { members, procs, waiters, entries, buckets, small, pages };
+        Ok((geometry, ((small_end - small_base) / BLOCK) as u32))
     }
 
     fn write(&self, to: &GeometryWords) {
@@ -226,8 +244,10 @@ impl Geometry {
             let count = u32::try_from(word.load(Relaxed)).ok();
             count.filter(|c| *c >= 1 && *c <= max)
         };
-        // All but the pages of segments lies before these.
-        let structures = from.pages.base.load(Relaxed);
+        // All but segments lies before the small heap's last block.
+        let (small_base, small_count) =
+            (from.small.base.load(Relaxed), count(&from.small.count, MOST_BLOCKS)?);
+        let structures = small_base.checked_add(u64::from(small_count) * BLOCK)?;
         let fits = |offset: u64, count: u32, each: u64, most: u64| {
             let end = (count as u64).checked_mul(each)?.checked_add(offset)?;
             (offset >= TABLES && end <= most).then_some(())
@@ -238,13 +258,24 @@ impl Geometry {
             // Tables of aligned records must be aligned themselves.
             (offset % PAGE == 0).then_some((offset, count))
         };
-        let heap = |words: &HeapWords, base: u64, each: u64, pages: bool, align: u32| {
-            let (table, count) = (words.words.load(Relaxed), count(&words.count, (1 << 28) - 1)?);
+        fits(small_base, small_count, BLOCK, size)?;
+        let words = |words: &HeapWords, count| {
+            let table = words.words.load(Relaxed);
             fits(table, count, 8, structures)?;
-            fits(base, count, each, if pages { size } else { structures })?;
-            let aligned = base % (u64::from(align) * PAGE) == 0 && count % align == 0;
-            (table % 8 == 0 && aligned).then_some(Heap { table, base, count, pages, align })
+            (table % 8 == 0).then_some(table)
         };
+        let table_of_small = words(&from.small, small_count)?;
+        let (page_base, page_count) = (from.pages.base.load(Relaxed), count(&from.pages.count, MOST_BLOCKS)?);
+        let table_of_pages = words(&from.pages, page_count)?;
+        let page_end = page_base.checked_add(u64::from(page_count) * PAGE)?;
+        // The common pages end with a multiple of the alignment, as all ranges of pages do.
+        let unit = u64::from(align) * PAGE;
+        let is_aligned = page_base % unit == 0 && page_count % align == 0 && structures % unit == 0;
+        let is_in_order = page_base <= small_base && structures <= page_end && page_end <= size;
+        if !is_aligned || !is_in_order || small_base % PAGE != 0 {
+            return None;
+        }
+        let common = ((structures - page_base) / PAGE) as u32;
         let mut entries = [(0, 0); 3];
         let mut buckets = [(0, 0); 3];
         for kind in Kind::ALL {
@@ -264,8 +295,22 @@ impl Geometry {
             waiters: table(&from.waiters, 1 << 20, size_of::<Waiter>() as u64)?,
             entries,
             buckets,
-            small: heap(&from.small, from.small.base.load(Relaxed), BLOCK, false, 1)?,
-            pages: heap(&from.pages, structures, PAGE, true, align)?,
+            small: Heap {
+                table: table_of_small,
+                base: small_base,
+                count: small_count,
+                pages: false,
+                align: 1,
+                common: 0,
+            },
+            pages: Heap {
+                table: table_of_pages,
+                base: page_base,
+                count: page_count,
+                pages: true,
+                align,
+                common,
+            },
         })
     }
 }
@@ -275,7 +320,7 @@ impl Pool {
     pub fn format(mem: Mem, params: &Params) -> Result<(), FormatError> {
         let size = mem.len() as u64;
         let mut limits = params.limits.clamped();
-        let geometry = Geometry::plan(size, &Params { limits, ..*params })?;
+        let (geometry, small_end) = Geometry::plan(size, &Params { limits, ..*params })?;
         limits.shmmni = limits.shmmni.min(geometry.entries[0].1);
         limits.semmni = limits.semmni.min(geometry.entries[1].1);
         limits.msgmni = limits.msgmni.min(geometry.entries[2].1);
@@ -293,8 +338,10 @@ impl Pool {
         geometry.write(&sb.geometry);
         limits.write(&sb.limits);
         let pool = Pool { mem, geometry, limits, uuid: params.uuid };
-        geometry.small.format(&pool);
-        geometry.pages.format(&pool);
+        pool.root().small_end.store(small_end.into(), Relaxed);
+        geometry.small.format(&pool, 0, small_end);
+        let (first, count) = pool.pages_for_segments();
+        geometry.pages.format(&pool, first, count);
         // The root, its log and the members are touched so that they have memory from the start; all else
         // gets it at its first use.
         let members_len = geometry.members.1 as u64 * size_of::<Member>() as u64;
@@ -340,6 +387,6 @@ impl Pool {
         let limits = Limits::read(&sb.limits);
         let has_uuid = sb.compatible.load(Relaxed) & HAS_UUID != 0;
         let uuid = has_uuid.then(|| Uuid::read(&sb.uuid)).flatten();
-        Ok(Pool { mem: mem.below(geometry.pages.base), geometry, limits, uuid })
+        Ok(Pool { mem: mem.below(geometry.small.end()), geometry, limits, uuid })
     }
 }

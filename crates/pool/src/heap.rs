@@ -19,6 +19,10 @@
 //! [`LARGE`] and more can begin on a multiple of that, at one end of the piece or the other, it does, so that
 //! it can be mapped in large pages. To leave pages out for that would cost more room than it is worth.
 //!
+//! The small heap has few blocks at first. It grows into the pages behind it ([`growth`]), up to an eighth of
+//! the pool: the *common pages*. So these are taken for segments only where others are not to be had, from
+//! the far end. A pool of segments alone is theirs, and one of many queues has room for these.
+//!
 //! Pages that were used before may not read as zeros. A piece knows from where to where that is so
 //! ([`Soil`]): in between there may be pages that do. That is forgotten as the pages are taken, or when they
 //! are emptied. Small blocks are zeroed by whoever takes them, and all the same.
@@ -38,6 +42,7 @@ use crate::pool::Pool;
 use words::Piece;
 
 pub mod audit;
+mod growth;
 mod range;
 mod tidy;
 mod tree;
@@ -52,17 +57,19 @@ pub(crate) use tidy::LOOKED_AT;
 const SHORT: u32 = 16;
 /// A large page in pages: 2 MiB.
 const LARGE: u32 = 512;
+/// So many pieces longer than the shortest one are looked at.
+const LONGER: u32 = 4;
 
 /// Gives memory to a range of the pool (offset, length); false if there is none.
 pub type Reserve<'a> = dyn FnMut(u64, u64) -> bool + 'a;
 
 impl Heap {
-    /// Makes all blocks free. Nobody else uses the pool yet.
-    pub(crate) fn format(&self, pool: &Pool) {
-        let piece = Piece { first: 0, count: self.count, soil: Soil::NONE, next: 0, prev: 0 };
+    /// Makes so many blocks from one on free. Nobody else uses the pool yet.
+    pub(crate) fn format(&self, pool: &Pool, first: u32, count: u32) {
+        let piece = Piece::new(first, first + count, Soil::NONE);
         let words = [Some((0, piece.head())), piece.fork(0).map(|word| (1, word))];
         for (distance, value) in words.into_iter().chain(piece.lengths()).flatten() {
-            if let Some(word) = pool.mem.word(self.table + distance * 8) {
+            if let Some(word) = pool.mem.word(self.word_offset(first) + distance * 8) {
                 word.store(value, Relaxed);
             }
         }
@@ -126,33 +133,106 @@ impl Heap {
         if count == 0 || count > self.count {
             return Ok(None);
         }
-        let Some(piece) = self.shortest(txn, count).filter(|piece| piece.count >= count) else {
+        let Some(piece) = self.fitting(txn, count).filter(|piece| piece.count >= count) else {
             return Ok(None);
         };
-        let rest = piece.count - count;
-        let (first, left) = if self.is_from_end(&piece, count) {
-            (piece.first + rest, piece.first)
-        } else {
-            (piece.first, piece.first + count)
-        };
-        let pool = txn.pool();
-        let backed =
-            self.back_piece(pool, first, count, reserve) && self.back_piece(pool, left, rest, reserve);
-        if !backed {
-            return Ok(None);
-        }
-        match rest {
-            0 => self.remove(txn, &piece)?,
-            _ => self.replace(txn, &piece, Piece::new(left, left + rest, piece.soil))?,
-        }
-        Ok(Some(Range { first, count, soil: piece.soil.within(first, first + count) }))
+        let first = self.place_in(&piece, count);
+        Ok(self.cut(txn, &piece, first, count, reserve)?.then(|| Range {
+            first,
+            count,
+            soil: piece.soil.within(first, first + count),
+        }))
     }
 
-    /// Are `count` blocks of a piece to be its last ones?
-    fn is_from_end(&self, piece: &Piece, count: u32) -> bool {
+    /// Takes `count` blocks from one on out of a piece, and leaves what is before them and behind them two
+    /// pieces; false if `reserve` has no memory for the words of those.
+    fn cut(
+        &self,
+        txn: &mut Txn,
+        piece: &Piece,
+        first: u32,
+        count: u32,
+        reserve: &mut Reserve,
+    ) -> Result<bool, Full> {
+        let before = Piece::new(piece.first, first, piece.soil);
+        let behind = Piece::new(first + count, piece.end(), piece.soil);
+        let all = [(first, count), (before.first, before.count), (behind.first, behind.count)];
+        let pool = txn.pool();
+        if !all.into_iter().all(|(first, count)| self.back_piece(pool, first, count, reserve)) {
+            return Ok(false);
+        }
+        match (before.count, behind.count) {
+            (0, 0) => self.remove(txn, piece)?,
+            (_, 0) => self.replace(txn, piece, before)?,
+            (0, _) => self.replace(txn, piece, behind)?,
+            _ => {
+                self.replace(txn, piece, before)?;
+                self.insert(txn, behind)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The shortest piece of at least `count` blocks, or if these are not meant for so many, one of the next
+    /// longer ones that has such.
+    fn fitting(&self, txn: &Txn, count: u32) -> Option<Piece> {
+        let shortest = self.shortest(txn, count)?;
+        let mut piece = shortest;
+        for _ in 0..LONGER {
+            if self.meant_for(&piece, count).is_some() {
+                return Some(piece);
+            }
+            let Some(longer) = self.shortest(txn, piece.count + 1) else { break };
+            piece = longer;
+        }
+        Some(shortest)
+    }
+
+    /// From where to where a piece is meant for ranges of `count` blocks, if that is long enough: not where
+    /// common pages are, nor those that short ranges keep.
+    fn meant_for(&self, piece: &Piece, count: u32) -> Option<(u32, u32)> {
+        let kept = if self.is_short(count) { 0 } else { self.spare() };
+        let end = self.count - kept;
+        let (from, to) = (piece.first.max(self.common), piece.end().min(end));
+        (to.saturating_sub(from) >= count).then_some((from, to))
+    }
+
+    /// A large page, in heaps that can do without one.
+    fn spare(&self) -> u32 {
+        let large = LARGE.next_multiple_of(self.align);
+        if self.count / 400 >= large {
+            large
+        } else {
+            0
+        }
+    }
+
+    fn is_short(&self, count: u32) -> bool {
+        count <= SHORT * self.align
+    }
+
+    /// Where in a piece `count` blocks are to begin.
+    fn place_in(&self, piece: &Piece, count: u32) -> u32 {
+        if !self.pages {
+            return piece.first;
+        }
+        let Some((first, end)) = self.meant_for(piece, count) else {
+            return piece.end() - count;
+        };
+        let last = end - count;
         let is_large = |first: u32| count >= LARGE && first % LARGE == 0;
-        let is_short = count <= SHORT * self.align;
-        self.pages && (is_short || !is_large(piece.first) && is_large(piece.end() - count))
+        if piece.first < self.common {
+            // The small heap comes from the other end.
+            let aligned = last / LARGE * LARGE;
+            let has_room = self.spare() > 0 && piece.count >= self.count / 2;
+            let is_worth_it = has_room && last - aligned <= count / 64;
+            return if count >= LARGE && is_worth_it { aligned.max(first) } else { last };
+        }
+        if self.is_short(count) || !is_large(first) && is_large(last) {
+            last
+        } else {
+            first
+        }
     }
 
     /// Gives blocks back.

@@ -15,7 +15,7 @@ pub use crate::mem::PAGE;
 /// First eight bytes of every pool.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"VSHMEM\x01\n");
 /// Version of the layout; another version is another layout.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Bytes in the smallest block of the small heap.
 pub const BLOCK: u64 = 256;
 /// Entries in the pool's own redo log.
@@ -227,6 +227,8 @@ pub struct Root {
     pub reserved_too: AtomicU32,
     /// The back end's count of heartbeats when somebody last waited for it in vain.
     pub silent: AtomicU64,
+    /// Blocks that the small heap has, from its first one on. It never has fewer again.
+    pub small_end: AtomicU64,
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Root {}

@@ -3,8 +3,7 @@
 //! A pool's file is sparse, and touching what has no memory on a file system that is full ends the process.
 //! What lies in the pool may lead anywhere, so a process remembers which pages it knows to have memory
 //! ([`Sparse`]), and sees to it that a page has some before it looks at it for the first time. Such pages
-//! keep their memory: only that of segments' pages is ever given back, and no structure lies there
-//! ([`Mem::below`]).
+//! keep their memory: only that of pages is ever given back where no structure can lie ([`Mem::below`]).
 
 use crate::atomic::{self, AtomicU32, AtomicU64, AtomicU8, Ordering::Relaxed};
 use core::ptr::NonNull;
@@ -109,6 +108,11 @@ impl Mem {
     /// The same memory, with structures below `end` only.
     pub(crate) fn below(self, end: u64) -> Mem {
         Mem { end: end.min(self.len as u64), ..self }
+    }
+
+    /// Where structures end.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
     }
 
     /// The first byte of the mapping.
@@ -248,8 +252,9 @@ impl Mem {
     /// Fills `len` bytes at `offset` with zeros; false if they are not all inside the pool. What is not a
     /// structure's must have been given memory.
     pub fn zero(&self, offset: u64, len: u64) -> bool {
-        let at = if offset < self.end { self.bytes(offset, len) } else { self.range(offset, len) };
-        match at {
+        let among_structures = self.end.saturating_sub(offset).min(len);
+        let has_memory = among_structures == 0 || self.bytes(offset, among_structures).is_some();
+        match self.range(offset, len).filter(|_| has_memory) {
             // SAFETY: the range was checked; others may race, which costs them their data but not us.
             Some(p) => unsafe {
                 atomic::zero(p, len as usize);

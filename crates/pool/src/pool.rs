@@ -1,5 +1,6 @@
 //! A pool that was opened: where things are in it.
 
+use crate::atomic::Ordering::Relaxed;
 use crate::layout::*;
 use crate::mem::{Mem, Shared};
 use crate::uuid::Uuid;
@@ -48,6 +49,7 @@ impl Default for Limits {
 }
 
 /// One of the two heaps of a pool: `count` blocks from `base` on, described by `count` words from `table` on.
+/// They overlap: the small heap has all of its blocks but those that are still pages, see [`Heap::common`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heap {
     /// Offset of the words.
@@ -60,6 +62,9 @@ pub struct Heap {
     pub pages: bool,
     /// Whatever is taken begins at a multiple of so many blocks, and is a multiple long.
     pub align: u32,
+    /// Of pages: so many, from the first one on, are the small heap's, or common pages, which it may take. 0
+    /// in the small heap.
+    pub common: u32,
 }
 
 impl Heap {
@@ -81,6 +86,11 @@ impl Heap {
     /// Offset of a block.
     pub fn offset(&self, block: u32) -> u64 {
         self.base + block as u64 * self.block()
+    }
+
+    /// Offset of what is behind its last block.
+    pub fn end(&self) -> u64 {
+        self.offset(self.count)
     }
 
     /// The block at an offset, if one begins there.
@@ -158,6 +168,15 @@ impl Pool {
     /// Counts and free list of a kind.
     pub fn kind_root(&self, kind: Kind) -> &'static KindRoot {
         &self.root().kinds[kind as usize]
+    }
+
+    /// The pages that are not the small heap's: index of the first one in the page heap, and how many. They
+    /// stay so only under the pool's lock.
+    pub fn pages_for_segments(&self) -> (u32, u32) {
+        let Geometry { small, pages, .. } = &self.geometry;
+        let end = self.root().small_end.load(Relaxed).min(small.count.into());
+        let first = ((small.offset(end as u32) - pages.base) / PAGE) as u32;
+        (first, pages.count - first)
     }
 
     /// Entries that a kind has room for.

@@ -27,8 +27,13 @@ pub fn inspect(
     let geometry = c.pool.geometry();
     let mut small = Audit::new(c.pool, &geometry.small, small).ok_or(Errno::EINVAL)?;
     small.walk(|block, fault| report(Location::Block(block), in_words(fault), block));
+    let (first, _) = c.pool.pages_for_segments();
+    shared_out(c, first, &mut small, report);
     let mut pages = Audit::new(c.pool, &geometry.pages, pages).ok_or(Errno::EINVAL)?;
     pages.walk(|page, fault| report(Location::Page(page), in_words(fault), page));
+    let is_small = first == 0 || pages.claim(0, first);
+    let what = "pages of the small heap, or before it, are free ones of the page heap";
+    demand(report, is_small, Location::Root, what, first.into());
     each_entry(c, Kind::Shm, |index, _| segment(c, index, &mut small, &mut pages, report));
     each_entry(c, Kind::Sem, |index, _| {
         sem::check::pieces(c, index, &mut |at, len| {
@@ -54,6 +59,20 @@ pub fn inspect(
     });
     drop(guard);
     Ok(())
+}
+
+/// What the small heap has ends with a page that segments could begin on; what it may yet grow to is in no
+/// free piece of it.
+fn shared_out(c: &Ctx, first_page: u32, small: &mut Audit, report: Report) {
+    let geometry = c.pool.geometry();
+    let (heap, end) = (&geometry.small, c.pool.root().small_end.load(Relaxed));
+    let is_sound = end <= heap.count.into()
+        && heap.base + end * heap.block() == geometry.pages.offset(first_page)
+        && first_page % geometry.pages.align == 0;
+    demand(report, is_sound, Location::Root, "the small heap ends where it can't", end);
+    let left = u64::from(heap.count).saturating_sub(end) as u32;
+    let is_nobodys = left == 0 || small.claim(heap.count - left, left);
+    demand(report, is_nobodys, Location::Root, "blocks behind the small heap's end are free ones of it", end);
 }
 
 /// Calls `each` with every entry of a kind that is in use.

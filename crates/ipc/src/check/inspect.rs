@@ -53,7 +53,8 @@ fn superblock(c: &Ctx, report: Report) {
     let table = |(at, count): (u64, u32), each: u64| (at, at + u64::from(count) * each);
     let heaps = [&geometry.small, &geometry.pages];
     let words = heaps.map(|heap| table((heap.table, heap.count), 8));
-    let blocks = heaps.map(|heap| table((heap.base, heap.count), heap.block()));
+    // The page heap begins at or before the small one, which has what is the first of it.
+    let blocks = [(geometry.small.base, geometry.pages.end())];
     let entries = Kind::ALL.map(|kind| table(geometry.entries[kind as usize], kind.entry_size()));
     let buckets = geometry.buckets.map(|buckets| table(buckets, 8));
     let participants =

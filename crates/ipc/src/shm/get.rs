@@ -4,7 +4,7 @@ use super::{bytes_of, pending, SHM_HUGETLB, SHM_NORESERVE};
 use crate::directory::{self as dir, Found};
 use crate::{liveness, perm, pid_word, Ctx, Errno};
 use vshmem_pool::atomic::Ordering::Relaxed;
-use vshmem_pool::heap::Range;
+use vshmem_pool::heap::{Range, Soil};
 use vshmem_pool::layout::{Kind, PAGE};
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Txn;
@@ -37,7 +37,7 @@ fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, size: u64, flg: i32) -> 
     let heap = &c.pool.geometry().pages;
     let pages = heap.blocks_for(len).ok_or(Errno::ENOMEM)?;
     let mut txn = guard.txn();
-    let range = dir::allocate(c, heap, &mut txn, pages)?;
+    let range = dir::take_pages(c, &mut txn, pages)?;
     let is_lazy = flg & SHM_NORESERVE != 0 && is_ours_alone(c);
     if len <= SMALL || is_lazy && range.soil.is_empty() {
         prepare(c, range, is_lazy)?;
@@ -58,7 +58,7 @@ fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, size: u64, flg: i32) -> 
         publish(c, txn, range, key, size, flg).map(Some)
     });
     if pending::is_mine(c, pending) {
-        pending::release(c, &guard, pending, true)?;
+        pending::release(c, &guard, pending, Soil::ALL)?;
     }
     result?.ok_or(Errno::EINVAL)
 }
@@ -107,7 +107,7 @@ fn prepare(c: &Ctx, range: Range, is_lazy: bool) -> Result<(), Errno> {
     let is_touched_later = is_ours_alone(c) && (is_lazy || len > RESERVED_UP_TO);
     // Between the first and the last page that were used there may be any number that never had memory. What
     // is emptied needs none, and what is zeroed needs it for all of them.
-    let soiled = if is_touched_later && soiled > SMALL && c.release(soil, soiled) { 0 } else { soiled };
+    let soiled = if is_touched_later && soiled > SMALL { c.release(soil, soiled) } else { soiled };
     let backed = if is_touched_later {
         // What may not read as zeros is written to here, which must not fail.
         (is_lazy || back_large(c, at, len)) && (soiled == 0 || c.reserve(soil, soiled))

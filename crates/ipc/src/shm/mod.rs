@@ -11,7 +11,7 @@ mod pending;
 use crate::directory as dir;
 use crate::{perm, pid_of, pid_word, Ctx, Errno, Perm, ProcId};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
-use vshmem_pool::heap::Range;
+use vshmem_pool::heap::{Range, Soil};
 use vshmem_pool::layout::{Head, Kind, Shm, PAGE};
 
 pub use get::get;
@@ -251,10 +251,11 @@ fn destroy(c: &Ctx, signals: &SignalsBlocked, guard: Guard, index: u32) -> Resul
     txn.commit()?;
     drop(guard);
     let (at, len) = bytes_of(c, range.first, range.count);
-    let zeroed = c.release(at, len);
+    let soiled = (c.release(at, len) / PAGE) as u32;
+    let soil = Soil { from: range.first, to: range.first + soiled };
     // Without the lock it is destroyed too: others find the pages.
     match pending::lock(c, signals, pending) {
-        Ok(guard) if pending::is_mine(c, pending) => pending::release(c, &guard, pending, !zeroed),
+        Ok(guard) if pending::is_mine(c, pending) => pending::release(c, &guard, pending, soil),
         _ => Ok(()),
     }
 }

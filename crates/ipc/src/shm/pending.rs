@@ -4,7 +4,7 @@
 
 use crate::{directory as dir, Ctx, Errno, ProcId};
 use vshmem_pool::atomic::Ordering::{Relaxed, Release};
-use vshmem_pool::heap::Range;
+use vshmem_pool::heap::{Range, Soil};
 use vshmem_pool::layout::{PendingPages, ABANDONED};
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 use vshmem_pool::log::Txn;
@@ -34,11 +34,11 @@ pub fn lock<'a>(c: &'a Ctx, signals: &SignalsBlocked, pending: &PendingPages) ->
     })
 }
 
-/// Gives pending pages to the heap.
-pub fn release(c: &Ctx, guard: &Guard, pending: &PendingPages, dirty: bool) -> Result<(), Errno> {
+/// Gives pending pages to the heap, of which some may not read as zeros.
+pub fn release(c: &Ctx, guard: &Guard, pending: &PendingPages, soil: Soil) -> Result<(), Errno> {
     let word = |w: &vshmem_pool::atomic::AtomicU64| u32::try_from(w.load(Relaxed)).map_err(|_| Errno::EINVAL);
     let mut txn = guard.txn();
-    let range = Range::new(word(&pending.first)?, word(&pending.count)?, dirty);
+    let range = Range { first: word(&pending.first)?, count: word(&pending.count)?, soil };
     c.pool.geometry().pages.free(&mut txn, range)?;
     txn.put(&pending.owner, 0)?;
     txn.commit()?;
@@ -56,7 +56,7 @@ pub fn reap(c: &Ctx, signals: &SignalsBlocked) -> bool {
         let owner = pending.owner.load(Relaxed);
         let is_dead = |o| o != c.me && c.owner_is_dead(o);
         if owner == ABANDONED || ProcId::of_word(owner).is_some_and(is_dead) {
-            found |= release(c, &guard, pending, true).is_ok();
+            found |= release(c, &guard, pending, Soil::ALL).is_ok();
         }
     }
     found

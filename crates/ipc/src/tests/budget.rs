@@ -122,7 +122,7 @@ fn a_circle_of_waiters() {
 /// A ring of 2^20 messages that somebody is at work on who lives.
 #[test]
 fn a_ring_full_of_work() {
-    let world = World::new(SIZE * 4);
+    let world = World::new(SIZE * 8);
     let (me, busy) = (world.process(), world.process());
     let c = &me.ctx();
     let id = queue(c);

@@ -120,7 +120,7 @@ const DAMAGES: &[Damage] = &[
     (|s| at64(s, &s.segment.size), |n| n * 2, "has not the pages for its size"),
     (|s| at64(s, &s.segment.holds), |_| 0, "blocks from it on are nobody's"),
     (|s| at64(s, &hold(s).owner), |n| n | 7 << 32, "who is dead has it attached"),
-    (|s| at64(s, &hold(s).next), |_| 1 << 20, "a piece of its memory"),
+    (|s| at64(s, &hold(s).next), |_| 1 << 19, "a piece of its memory"),
     (|s| at32(s, &s.segment.head.id), |n| n + (1 << 17), "it has the wrong id"),
     (|s| at64(s, &s.segment.head.next), |_| 1, "a chain leads to an entry"),
     (|s| s.world.pool().geometry().buckets[0].0 + bucket(), |_| 0, "can be found by key"),
@@ -163,7 +163,7 @@ fn bucket() -> u64 {
 }
 
 /// Buckets of a pool of that size.
-const BUCKETS: u64 = 2048;
+const BUCKETS: u64 = 256;
 
 #[test]
 fn every_damage_is_found() {

@@ -8,7 +8,7 @@ use crate::{msg, sem, shm, Ctx, Errno, IPC_CREAT, IPC_NOWAIT};
 use core::time::Duration;
 use std::time::Instant;
 use vshmem_pool::atomic::Ordering::Relaxed;
-use vshmem_pool::layout::Kind;
+use vshmem_pool::layout::{Kind, PAGE};
 
 const KEY: i32 = 4711;
 
@@ -39,10 +39,12 @@ pub fn at_every_call<S: Copy + Send + 'static, T: Send + 'static>(
     panic!("it makes too many calls");
 }
 
-/// Blocks of the small heap and pages that are free.
-fn free(world: &World) -> (u64, u64) {
-    let g = world.pool().geometry();
-    (g.small.free_blocks(world.pool()), g.pages.free_blocks(world.pool()))
+/// Blocks of the small heap and pages that are free, or would be if it had not grown.
+pub fn free(world: &World) -> (u64, u64) {
+    let (g, end) = (world.pool().geometry(), world.pool().root().small_end.load(Relaxed));
+    let grown = u64::from(g.small.count) - end;
+    let free = [g.small, g.pages].map(|heap| heap.free_blocks(world.pool()));
+    (free[0] + grown, free[1] - grown * g.small.block() / PAGE)
 }
 
 /// Cleans up as a process that finds no room does, and says what is free then.
@@ -184,15 +186,26 @@ fn a_dead_waiter_is_not_served_twice_over() {
 
 #[test]
 fn in_semget() {
+    in_semget_of(3);
+}
+
+/// A set for which the small heap has to grow.
+#[test]
+fn in_semget_that_takes_pages() {
+    in_semget_of(8000);
+}
+
+fn in_semget_of(count: i32) {
     at_every_call(
         free,
-        |c, _| sem::get(c, KEY, 3, IPC_CREAT | 0o600),
+        move |c, _| sem::get(c, KEY, count, IPC_CREAT | 0o600),
         |w, before, result| {
             let p = w.process();
             let c = &p.ctx();
-            let id = sem::get(c, KEY, 3, IPC_CREAT | 0o600).unwrap();
+            let id = sem::get(c, KEY, count, IPC_CREAT | 0o600).unwrap();
             assert!(result.is_none_or(|r| r == Ok(id)));
-            assert_eq!(values(c, id), [0, 0, 0]);
+            assert!(values(c, id).len() == count as usize && values(c, id).iter().all(|value| *value == 0));
+            assert_eq!(super::check::findings(&p), []);
             sem::remove(c, id).unwrap();
             assert_eq!(sem::info(c).1, sem::SemInfo::default());
             assert_eq!(free_after_all(w), before);

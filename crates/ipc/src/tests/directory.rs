@@ -8,7 +8,7 @@ use vshmem_pool::layout::Kind;
 
 #[test]
 fn ten_thousand_keys_are_found_again() {
-    let world = World::new(64 << 20);
+    let world = World::new(256 << 20);
     let process = world.process();
     let c = &process.ctx();
     // Multiples of a large power of two, as ftok makes them, are what a poor hash would put into one chain.

@@ -1,7 +1,7 @@
 //! Segments: who has how many attachments.
 
 use super::check::findings;
-use super::death::free_after_all;
+use super::death::{free, free_after_all};
 use crate::shm::{self, SHM_DEST, SHM_RDONLY};
 use crate::testing::{until, World};
 use crate::{directory as dir, Cred, Errno, IPC_CREAT, IPC_PRIVATE};
@@ -98,7 +98,7 @@ fn all_pages_come_back_and_read_as_zeros() {
         }
     }
     assert_eq!(shm::info(c).1, shm::ShmInfo::default());
-    assert_eq!(heap.free_blocks(world.pool()), heap.count as u64);
+    assert_eq!(heap.free_blocks(world.pool()), u64::from(world.pool().pages_for_segments().1));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn aligned_segments_have_all_up_to_the_next_to_themselves() {
             shm::detach(d, id);
         }
     }
-    assert_eq!(heap.free_blocks(world.pool()), heap.count as u64);
+    assert_eq!(heap.free_blocks(world.pool()), u64::from(world.pool().pages_for_segments().1));
     // One that lies elsewhere was not put there by this library.
     let id = shm::get(c, IPC_PRIVATE, 1, 0o600).unwrap();
     let first = &c.shm(dir::lookup(c, Kind::Shm, id).unwrap().0).unwrap().first;
@@ -217,8 +217,7 @@ fn pages_whose_owner_does_not_get_the_lock_again_are_found() {
     let w = World::new(4 << 20);
     let (a, b) = (w.process(), w.process());
     let c = &a.ctx();
-    let heap = w.pool().geometry().pages;
-    let before = heap.free_blocks(w.pool());
+    let before = free(&w).1;
     let id = shm::get(c, IPC_PRIVATE, 1 << 20, 0o600).unwrap();
     a.hurry(5_000_000);
     let held_up = w.hold_releases();
@@ -230,7 +229,7 @@ fn pages_whose_owner_does_not_get_the_lock_again_are_found() {
         assert_eq!(removed.result(), Ok(()));
     });
     assert_eq!(shm::stat(c, id), Err(Errno::EINVAL));
-    assert_eq!(heap.free_blocks(w.pool()), before - 256);
+    assert_eq!(free(&w).1, before - 256);
     assert_eq!(findings(&b).len(), 1, "what is to be done is seen");
     // A process that needs memory.
     assert_eq!(free_after_all(&w).1, before);

@@ -13,6 +13,9 @@ impl Soil {
     /// All read as zeros.
     pub const NONE: Soil = Soil { from: 0, to: 0 };
 
+    /// Any may not.
+    pub const ALL: Soil = Soil { from: 0, to: u32::MAX };
+
     /// Do all read as zeros?
     pub fn is_empty(self) -> bool {
         self.from >= self.to
@@ -32,8 +35,8 @@ impl Soil {
         }
     }
 
-    /// Those from one block to another.
-    pub(super) fn within(self, from: u32, to: u32) -> Soil {
+    /// Those of them from one block to another.
+    pub fn within(self, from: u32, to: u32) -> Soil {
         let part = Soil { from: self.from.max(from), to: self.to.min(to) };
         if part.is_empty() {
             Soil::NONE

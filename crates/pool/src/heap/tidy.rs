@@ -5,7 +5,7 @@
 //! nobody can take it, and says so ([`Heap::set_clean`]). A death before that leaves a piece that may not
 //! read as zeros, as it was.
 
-use super::range::Range;
+use super::range::{Range, Soil};
 use super::words::{Piece, FIRST};
 use crate::atomic::Ordering::Relaxed;
 use crate::budget::LOOK;
@@ -19,7 +19,8 @@ pub(crate) const LOOKED_AT: u32 = 16 << 10;
 const PIECE: u32 = 8;
 
 impl Heap {
-    /// The first free piece from a block on of which at least `least` blocks in a row may not read as zeros.
+    /// The first free piece from a block on of which at least `least` blocks in a row may not read as zeros
+    /// and are no common pages: the memory of those is kept.
     /// Looks at a part of the heap; `from` is then where to go on, behind the last block if that was all.
     /// What is looked at is paid for by `pays`, which returns false when nothing is left. Call it under the
     /// pool's lock.
@@ -55,7 +56,9 @@ impl Heap {
                 continue;
             }
             match self.piece(*from, read) {
-                Some(piece) if piece.soil.count() >= least => return Some(piece.into()),
+                Some(piece) if piece.soil.within(self.common, self.count).count() >= least => {
+                    return Some(piece.into())
+                }
                 Some(piece) => *from = piece.end(),
                 None => *from += 1,
             }
@@ -63,14 +66,14 @@ impl Heap {
         None
     }
 
-    /// Says that what lies before a block of a piece that [`Heap::soiled`] found, under the same lock, reads
-    /// as zeros now.
-    pub fn set_clean(&self, txn: &mut Txn, range: Range, upto: u32) -> Result<(), Full> {
+    /// Says that of a piece that [`Heap::soiled`] found, under the same lock, no more than `left` may not
+    /// read as zeros now.
+    pub fn set_clean(&self, txn: &mut Txn, range: Range, left: Soil) -> Result<(), Full> {
         let piece = self.piece(range.first, |at| txn.get(at)).ok_or(Full)?;
         if range.soil.is_empty() || Range::from(piece) != range {
             return Err(Full);
         }
-        let piece = Piece { soil: piece.soil.within(upto, piece.end()), ..piece };
+        let piece = Piece { soil: piece.soil.within(left.from, left.to), ..piece };
         self.write_head(txn, &piece)?;
         self.write_lengths(txn, &piece)
     }

@@ -17,7 +17,7 @@ macro_rules! specified {
 
 // Conventions, overview, and the most that there may be of anything.
 const _: () = {
-    assert!(MAGIC.to_le_bytes()[6] == 1 && MAGIC.to_le_bytes()[7] == 10 && VERSION == 4);
+    assert!(MAGIC.to_le_bytes()[6] == 1 && MAGIC.to_le_bytes()[7] == 10 && VERSION == 5);
     assert!(PAGE == 4096 && BLOCK == 256 && ROOT == 1024 && POOL_LOG == 4096 && TABLES == 12288);
     assert!(POOL_LOG_ENTRIES == 511 && Log::size(POOL_LOG_ENTRIES) == TABLES - POOL_LOG);
     assert!(MAX_MEMBERS == 64 && MAX_PROCS == 65535 && MAX_ENTRIES == 131072);
@@ -48,13 +48,13 @@ specified!(
     msgmax at 56, msgmnb at 64, msgmni at 72, reserved at 80,
 );
 specified!(
-    Root, 2576,
+    Root, 2584,
     lock at 0, proc_hint at 4, waiter_hint at 8, proc_high at 12, waiter_high at 16, reserved at 20,
     kinds at 24, page_free at 144, small_free at 368, pending_pages at 592, small_backed at 1360,
     kept at 1368,
     heartbeat at 1376, heartbeat_at at 1384, words_backed at 1392, doorbells_to_ring at 2416,
     doorbell_requests at 2424, gives at 2428,
-    memory_requests at 2432, answers at 2560, reserved_too at 2564, silent at 2568,
+    memory_requests at 2432, answers at 2560, reserved_too at 2564, silent at 2568, small_end at 2576,
 );
 specified!(KindRoot, 40, free at 0, high at 8, used at 16, reserved at 24, total at 32);
 specified!(PendingPages, 24, owner at 0, first at 8, count at 16);

@@ -47,9 +47,8 @@ fn everything_has_its_place() {
             (g.procs.0, g.procs.1 as u64 * size_of::<Proc>() as u64),
             (g.waiters.0, g.waiters.1 as u64 * size_of::<Waiter>() as u64),
             (g.small.table, g.small.count as u64 * 8),
-            (g.small.base, g.small.count as u64 * BLOCK),
             (g.pages.table, g.pages.count as u64 * 8),
-            (g.pages.base, g.pages.count as u64 * PAGE),
+            (g.small.base, g.pages.end() - g.small.base),
         ];
         for kind in Kind::ALL {
             let (at, count) = g.entries[kind as usize];
@@ -64,10 +63,12 @@ fn everything_has_its_place() {
         }
         let (at, bytes) = ranges[ranges.len() - 1];
         assert!(at + bytes <= len as u64);
-        assert_eq!(g.small.free_blocks(&pool), g.small.count as u64);
-        assert_eq!(g.pages.free_blocks(&pool), g.pages.count as u64);
+        let (first, pages) = pool.pages_for_segments();
+        assert_eq!(g.small.offset(g.small.free_blocks(&pool) as u32), g.pages.offset(first));
+        assert_eq!(g.pages.free_blocks(&pool), u64::from(pages));
+        assert_eq!(g.small.end(), g.pages.offset(g.pages.common));
         // Most of a pool is for segments.
-        assert!(g.pages.count as u64 * PAGE >= len as u64 / 3);
+        assert!(u64::from(pages) * PAGE >= len as u64 * 2 / 3, "{len}: {pages}");
     }
 }
 
@@ -121,8 +122,9 @@ fn segments_are_aligned_to_what_the_pool_was_made_for() {
     let heap = pool.geometry().pages;
     assert_eq!((pool.segment_align(), heap.base % (2 << 20)), (2 << 20, 0));
     assert_eq!([1, 2 << 20, (2 << 20) + 1].map(|len| heap.blocks_for(len)), [512, 512, 1024].map(Some));
-    assert_eq!(heap.free_blocks(&pool), heap.count as u64);
-    assert!(heap.count % 512 == 0 && heap.count >= 4 * 512);
+    let (first, count) = pool.pages_for_segments();
+    assert_eq!(heap.free_blocks(&pool), count as u64);
+    assert!(first % 512 == 0 && count % 512 == 0 && count >= 4 * 512);
     let sb = head(&memory);
     // A base that is no multiple of it, nor a number that is no power of two.
     for align in [0, 3, 1 << 19, u32::MAX] {
@@ -218,8 +220,10 @@ fn no_word_of_the_geometry_leads_out_of_the_pool() {
             }
             for heap in [g.small, g.pages] {
                 inside(heap.table, heap.count, 8);
-                inside(heap.base, heap.count, heap.block());
             }
+            inside(g.small.base, g.small.count, BLOCK);
+            assert!(g.pages.base <= g.small.base && g.small.end() <= g.pages.end());
+            assert!(g.pages.end() <= len && g.pages.common <= g.pages.count);
         }
         word.store(good, Relaxed);
     }

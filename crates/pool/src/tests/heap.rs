@@ -4,7 +4,7 @@ use super::Memory;
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
 use crate::budget::Budget;
 use crate::heap::audit::Audit;
-use crate::heap::{Heap, Range, LOOKED_AT};
+use crate::heap::{Heap, Range, Soil, LOOKED_AT};
 use crate::layout::{POOL_LOG, POOL_LOG_ENTRIES};
 use crate::log::{Log, Txn};
 use crate::{Params, Pool, MIN_POOL};
@@ -63,6 +63,14 @@ fn used(range: Range, soiled: bool) -> Range {
     Range::new(range.first, range.count, soiled)
 }
 
+/// The blocks that are free at first: one piece.
+fn free_at_first(pool: &Pool, heap: &Heap) -> (u32, u32) {
+    match heap.pages {
+        true => pool.pages_for_segments(),
+        false => (0, pool.root().small_end.load(Relaxed) as u32),
+    }
+}
+
 /// All that an audit has to say.
 fn is_sound(pool: &Pool, heap: &Heap) {
     let mut known = std::vec![0; heap.audit_words()];
@@ -100,8 +108,9 @@ impl Model {
         }
     }
 
-    fn nothing_soiled(&self) -> bool {
-        let mut blocks = self.taken.iter().zip(&self.soiled);
+    /// From one block on.
+    fn nothing_soiled(&self, from: u32) -> bool {
+        let mut blocks = self.taken.iter().zip(&self.soiled).skip(from as usize);
         blocks.all(|(taken, soiled)| *taken || !soiled)
     }
 
@@ -133,8 +142,12 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
-    let mut model =
-        Model { taken: std::vec![false; heap.count as usize], soiled: std::vec![false; heap.count as usize] };
+    let (from, count) = free_at_first(pool, heap);
+    let is_taken = |b: u32| !(from..from + count).contains(&b);
+    let mut model = Model {
+        taken: (0..heap.count).map(is_taken).collect(),
+        soiled: std::vec![false; heap.count as usize],
+    };
     let mut held: Vec<Range> = Vec::new();
     for step in steps {
         match *step {
@@ -158,14 +171,20 @@ fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
             }
             Step::Clean { least, most } => {
                 let Some(range) = soiled(pool, heap, least, &mut 0) else {
-                    assert!(least > 1 || model.nothing_soiled(), "it is not found");
+                    assert!(least > 1 || model.nothing_soiled(heap.common), "it is not found");
                     continue;
                 };
-                assert!(range.soil.count() >= least);
-                let upto = range.soil.to.min(range.soil.from + most);
-                model.clean(range.soil.from, upto);
+                assert!(range.soil.within(heap.common, heap.count).count() >= least);
+                let soil = range.soil.within(heap.common, heap.count);
+                let left = if soil == range.soil {
+                    Soil { from: soil.to.min(soil.from + most), to: soil.to }
+                } else {
+                    Soil { from: range.soil.from, to: soil.from.max(soil.to.saturating_sub(most)) }
+                };
+                model.clean(range.soil.from, left.from);
+                model.clean(left.to, range.soil.to);
                 let mut change = txn(pool);
-                heap.set_clean(&mut change, range, upto).unwrap();
+                heap.set_clean(&mut change, range, left).unwrap();
                 commit(change);
             }
         }
@@ -176,13 +195,18 @@ fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
         free(pool, heap, used(range, true));
     }
     is_sound(pool, heap);
+    let mut kept = Soil::NONE;
     if let Some(all) = soiled(pool, heap, 1, &mut 0) {
         let mut change = txn(pool);
-        heap.set_clean(&mut change, all, all.soil.to).unwrap();
+        kept = all.soil.within(0, heap.common);
+        heap.set_clean(&mut change, all, kept).unwrap();
         commit(change);
     }
-    // One piece as at the beginning, which reads as zeros.
-    assert_eq!(allocate(pool, heap, heap.count), Some(Range::new(0, heap.count, false)));
+    // One piece as at the beginning, which reads as zeros, but for common pages.
+    let all = allocate(pool, heap, count).unwrap();
+    assert_eq!((all.first, all.count), (from, count));
+    assert_eq!(all.soil.within(heap.common, heap.count), Soil::NONE);
+    assert!(kept.is_empty() || kept == all.soil);
 }
 
 proptest! {
@@ -250,14 +274,14 @@ fn what_is_not_free_is_not_cleaned() {
     // Somebody has taken it since it was found.
     let again = allocate(&pool, &heap, 8).unwrap();
     assert_eq!(again.soil, found.soil);
-    assert!(heap.set_clean(&mut txn(&pool), found, found.soil.to).is_err());
+    assert!(heap.set_clean(&mut txn(&pool), found, Soil::NONE).is_err());
     free(&pool, &heap, again);
     // What it says of itself is not believed.
     let found = soiled(&pool, &heap, 8, &mut 0).unwrap();
     let longer = Range { count: found.count + 1, ..found };
-    assert!(heap.set_clean(&mut txn(&pool), longer, found.soil.to).is_err());
+    assert!(heap.set_clean(&mut txn(&pool), longer, Soil::NONE).is_err());
     let mut change = txn(&pool);
-    heap.set_clean(&mut change, found, found.soil.to).unwrap();
+    heap.set_clean(&mut change, found, Soil::NONE).unwrap();
     change.commit().unwrap();
     assert_eq!(soiled(&pool, &heap, 1, &mut 0), None);
     assert_eq!(allocate(&pool, &heap, 8).map(|r| r.soil.is_empty()), Some(true));
@@ -300,7 +324,7 @@ fn what_may_not_read_as_zeros_is_found_in_parts() {
 /// What is used for the first time is not to be zeroed, as long as there is such.
 #[test]
 fn long_ranges_keep_off_what_short_ones_have_left() {
-    let memory = Memory::new(8 << 20);
+    let memory = Memory::new(1 << 30);
     Pool::format(memory.mem(), &Params::default()).unwrap();
     let pool = Pool::open(memory.mem()).unwrap();
     let heap = pool.geometry().pages;
@@ -308,12 +332,13 @@ fn long_ranges_keep_off_what_short_ones_have_left() {
     for range in short {
         free(&pool, &heap, used(range, true));
     }
-    let long = allocate(&pool, &heap, heap.count - 20).unwrap();
+    let (from, count) = free_at_first(&pool, &heap);
+    let long = allocate(&pool, &heap, 200).unwrap();
     assert!(long.soil.is_empty());
     // One that takes all has to be zeroed where it is soiled, and nowhere else.
     free(&pool, &heap, used(long, false));
-    let all = allocate(&pool, &heap, heap.count).unwrap();
-    assert_eq!((all.soil.from, all.soil.to), (heap.count - 20, heap.count));
+    let all = allocate(&pool, &heap, count).unwrap();
+    assert_eq!((all.first, all.soil.from, all.soil.to), (from, heap.count - 20, heap.count));
 }
 
 #[test]
@@ -323,11 +348,13 @@ fn long_ranges_can_be_mapped_in_large_pages() {
     let pool = Pool::open(memory.mem()).unwrap();
     let heap = pool.geometry().pages;
     assert_eq!(heap.count % 512, 0);
-    let taken = [512, 1024, 16384, 20001, 512, 513].map(|count| allocate(&pool, &heap, count).unwrap());
+    let taken = [512, 1024, 16384, 40001, 512, 513].map(|count| allocate(&pool, &heap, count).unwrap());
     let is_aligned = taken.map(|range| heap.offset(range.first) % (2 << 20) == 0);
-    // The last but one lies at the end, and the last one could only be by leaving out nearly as much.
+    // The fourth has left out what it needs not; the last one could only by leaving out nearly as much.
     assert_eq!(is_aligned, [true, true, true, true, true, false]);
     free(&pool, &heap, taken[2]);
-    assert!(allocate(&pool, &heap, 5).is_some_and(|range| range.first == 1536 + 16384 - 5));
-    assert!(allocate(&pool, &heap, 513).is_some_and(|range| range.first == 1536));
+    // With what the fourth has left out before it.
+    let hole = heap.count - 512 - 1536 - 16384 - (79 * 512 - 40001);
+    assert!(allocate(&pool, &heap, 5).is_some_and(|range| range.first == heap.count - 5));
+    assert!(allocate(&pool, &heap, 513).is_some_and(|range| range.first == hole));
 }

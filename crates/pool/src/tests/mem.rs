@@ -74,11 +74,12 @@ fn no_structure_lies_where_segments_do() {
     let memory = Memory::new(LEN);
     Pool::format(memory.mem(), &Params::default()).unwrap();
     let pool = Pool::open(memory.mem()).unwrap();
-    let pages = pool.geometry().pages.base;
+    let pages = pool.geometry().small.end();
     assert!(pool.mem().word(pages - 8).is_some() && pool.mem().word(pages).is_none());
     assert!(pool.mem().bytes(pages - 8, 16).is_none());
     assert!(pool.mem().word_anywhere(pages).is_some() && pool.mem().range(pages, 16).is_some());
-    assert!(pool.mem().zero(pages, PAGE) && !pool.mem().zero(pages - 8, 16));
+    assert!(pool.mem().zero(pages, PAGE) && pool.mem().zero(pages - 8, 16));
+    assert!(!pool.mem().zero(LEN as u64 - 8, 16) && !pool.mem().zero(u64::MAX - 7, 16));
     // Nor does a table.
     let head: &AtomicU64 = memory.mem().word(32).unwrap();
     head.store(pages, Relaxed);

@@ -3,6 +3,7 @@
 mod budget;
 mod doorbell;
 mod format;
+mod growth;
 mod heap;
 mod mem;
 mod member;

@@ -3,7 +3,7 @@
 use super::Memory;
 use crate::budget::{Budget, CALL};
 use crate::heap::{Heap, Range};
-use crate::layout::{POOL_LOG, POOL_LOG_ENTRIES};
+use crate::layout::{PAGE, POOL_LOG, POOL_LOG_ENTRIES};
 use crate::log::{Log, Txn};
 use crate::{Params, Pool};
 use std::vec::Vec;
@@ -18,13 +18,16 @@ struct Room<'a> {
     heap: &'a Heap,
     held: Vec<Range>,
     blocks: u64,
+    /// What is free of it at first, or may become so.
+    all: u32,
     dearest: u64,
     random: u64,
 }
 
 impl<'a> Room<'a> {
     fn new(pool: &'a Pool, heap: &'a Heap, seed: u64) -> Room<'a> {
-        Room { pool, heap, held: Vec::new(), blocks: 0, dearest: 0, random: seed }
+        let all = if heap.pages { pool.pages_for_segments().1 } else { heap.count };
+        Room { pool, heap, held: Vec::new(), blocks: 0, all, dearest: 0, random: seed }
     }
 
     /// A random number below another one (xorshift64).
@@ -52,7 +55,11 @@ impl<'a> Room<'a> {
     }
 
     fn take(&mut self, count: u32) -> bool {
-        let range = self.change(|heap, txn| heap.allocate(txn, count, &mut |_, _| true).unwrap());
+        let pool = self.pool;
+        let range = self.change(|heap, txn| match heap.pages {
+            true => heap.allocate(txn, count, &mut |_, _| true).unwrap(),
+            false => pool.allocate_blocks(txn, count, &mut |_, _| true).unwrap(),
+        });
         self.held.extend(range);
         self.blocks += range.map_or(0, |range| u64::from(range.count));
         range.is_some()
@@ -64,15 +71,23 @@ impl<'a> Room<'a> {
         self.change(|heap, txn| heap.free(txn, range).unwrap());
     }
 
+    /// How much is used: of the whole pool, or of what may be small blocks.
     fn used(&self) -> f64 {
-        self.blocks as f64 / f64::from(self.heap.count)
+        self.blocks as f64 / self.of()
+    }
+
+    fn of(&self) -> f64 {
+        match self.heap.pages {
+            true => (self.pool.mem().len() as u64 / PAGE) as f64,
+            false => f64::from(self.all),
+        }
     }
 
     fn give_all(&mut self) {
         while !self.held.is_empty() {
             self.give(0);
         }
-        assert!(self.take(self.heap.count), "all of it is one piece again");
+        assert!(self.take(self.all), "all of it is one piece again");
         self.give(0);
     }
 
@@ -87,34 +102,52 @@ impl<'a> Room<'a> {
     }
 }
 
-/// In a pool of 1 GiB.
-fn in_both_heaps(test: impl Fn(&mut Room)) {
-    let memory = Memory::new(1 << 30);
+fn in_pages_of(size: u64, test: impl Fn(&mut Room)) {
+    in_heap(size, true, test);
+}
+
+fn in_heap(size: u64, pages: bool, test: impl Fn(&mut Room)) {
+    let memory = Memory::new(size as usize);
     Pool::format(memory.mem(), &Params::default()).unwrap();
     let pool = Pool::open(memory.mem()).unwrap();
-    for heap in [pool.geometry().pages, pool.geometry().small] {
-        let mut room = Room::new(&pool, &heap, 88172645463325252);
-        test(&mut room);
-        room.give_all();
-        assert!(room.dearest < MOST, "{} units", room.dearest);
+    let geometry = pool.geometry();
+    let heap = if pages { &geometry.pages } else { &geometry.small };
+    let mut room = Room::new(&pool, heap, 88172645463325252);
+    test(&mut room);
+    room.give_all();
+    assert!(room.dearest < MOST, "{} units", room.dearest);
+}
+
+/// In a pool of 1 GiB.
+fn in_both_heaps(test: impl Fn(&mut Room)) {
+    in_heap(1 << 30, true, &test);
+    in_heap(1 << 30, false, &test);
+}
+
+/// Of a pool of 64 MiB and more, 95 in a hundred bytes can be segments, of whatever lengths.
+#[test]
+fn segments_of_all_lengths_use_a_pool_nearly_up() {
+    for size in [64 << 20, 100 << 20, 1 << 30, 12_600_000_000 / PAGE * PAGE] {
+        in_pages_of(size, |room| {
+            let (all, goal) = (room.all, (room.of() * 0.95) as u64);
+            for most in [all, all / 2, all / 5, all / 64, all / 1000] {
+                for _ in 0..5 {
+                    while room.blocks < goal {
+                        let count = room.length(most).min((goal - room.blocks) as u32);
+                        assert!(room.take(count), "{count} of {all} at {}", room.used());
+                    }
+                    room.give_all();
+                }
+            }
+        });
     }
 }
 
+/// As many of one length as there is room for.
 #[test]
-fn segments_of_all_lengths_use_it_nearly_up() {
+fn segments_of_one_length_use_all_that_there_is() {
     in_both_heaps(|room| {
-        let all = room.heap.count;
-        let goal = u64::from(all) * 95 / 100;
-        for most in [all, all / 2, all / 5, all / 64, all / 1000] {
-            for _ in 0..20 {
-                while room.blocks < goal {
-                    let count = room.length(most).min((goal - room.blocks) as u32);
-                    assert!(room.take(count), "{count} of {all} at {}", room.used());
-                }
-                room.give_all();
-            }
-        }
-        // As many of one length as there is room for.
+        let all = if room.heap.pages { (room.of() * 0.95) as u32 } else { room.all };
         for count in [all / 3 + 1, all / 2, all / 4, all / 17, 20_001, 16_385, 513, 3] {
             for n in 0..all / count {
                 assert!(room.take(count), "{n} of {count}");
@@ -122,10 +155,20 @@ fn segments_of_all_lengths_use_it_nearly_up() {
             room.give_all();
         }
     });
+    let as_many = |size, len: u64| {
+        in_pages_of(size, |room| {
+            let most = size / 100 * 95 / len;
+            assert!((0..most).all(|_| room.take((len / PAGE) as u32)), "{most} of {len}");
+        });
+    };
+    for mib in [128, 191, 258] {
+        as_many(1 << 30, mib << 20);
+    }
+    as_many(12_600_000_000 / PAGE * PAGE, 5_000_000_000 / PAGE * PAGE);
 }
 
-/// What comes and goes at random, of lengths up to 1 MiB in pages, has nine tenths of all on average when the
-/// first one is refused.
+/// What comes and goes at random, of lengths up to 1 MiB in pages, has nine tenths of the pool on average
+/// when the first one is refused.
 #[test]
 fn random_lengths_leave_little_unused() {
     in_both_heaps(|room| {
@@ -150,7 +193,7 @@ fn random_lengths_leave_little_unused() {
 fn random_long_ones_leave_room_for_short_ones() {
     in_both_heaps(|room| {
         for _ in 0..1_000_000 {
-            let count = room.length(room.heap.count / 4);
+            let count = room.length(room.all / 4);
             while !room.take(count) {
                 let which = room.below(room.held.len() as u64);
                 room.give(which as usize);
@@ -165,7 +208,7 @@ fn random_long_ones_leave_room_for_short_ones() {
 #[test]
 fn many_pieces_cost_no_more() {
     in_both_heaps(|room| {
-        let most = 300.min(room.heap.count / 300);
+        let most = 300.min(room.all / 300);
         room.fill(most);
         // Pieces of all lengths, none beside another one.
         room.held.sort_by_key(|range| range.first);

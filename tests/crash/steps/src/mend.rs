@@ -34,8 +34,10 @@ pub fn finish() {
         assert_eq!(used, 0, "{kind:?}: entries are left");
     }
     let geometry = pool.geometry();
-    for heap in [&geometry.small, &geometry.pages] {
-        assert_eq!(heap.free_blocks(pool), u64::from(heap.count), "blocks are left");
+    let small = pool.root().small_end.load(SeqCst);
+    let (_, pages) = pool.pages_for_segments();
+    for (heap, all) in [(&geometry.small, small), (&geometry.pages, pages.into())] {
+        assert_eq!(heap.free_blocks(pool), all, "blocks are left");
     }
     let took = world().now() - began;
     assert!(took < 5_000_000_000, "mending took {took} ns");

@@ -10,8 +10,9 @@ use vshmem_ipc::{leave, Errno};
 
 /// All of them.
 pub const SCENARIOS: &[Scenario] = &[
-    ("semget", 9, || get(3)),
-    ("semget of many semaphores", 9, || get(400)),
+    ("semget", 9, || only(3)),
+    ("semget of many semaphores", 9, || only(400)),
+    ("semget that takes pages", 9, get_grown),
     ("semop, one P", 3, || plain([op(0, -1)], [4, 7])),
     ("semop, one V", 3, || plain([op(0, 1)], [6, 7])),
     ("semop, several on one semaphore", 3, || plain([op(0, -3), op(0, 1)], [3, 7])),
@@ -76,7 +77,27 @@ fn get(n: i32) {
     assert!(result.is_none_or(|r| r == Ok(id)));
     assert_eq!(now(id), vec![0; n as usize]);
     p.call(move |c| sem::remove(c, id)).expect("it can be removed");
-    assert_eq!(p.call(|c| sem::info(c).1), sem::SemInfo::default());
+}
+
+fn only(n: i32) {
+    get(n);
+    assert_eq!(Process::new().call(|c| sem::info(c).1), sem::SemInfo::default());
+}
+
+/// There is not enough free of what the small heap has.
+fn get_grown() {
+    let pool = world().pool();
+    let p = Process::new();
+    let mut others = Vec::new();
+    while pool.geometry().small.free_blocks(pool) > 40 {
+        others.push(p.call(|c| sem::get(c, 0, 100, CREATE)).expect("a set"));
+    }
+    let (first, _) = pool.pages_for_segments();
+    get(400);
+    assert!(pool.pages_for_segments().0 > first, "it has grown");
+    for id in others {
+        p.call(move |c| sem::remove(c, id)).expect("it can be removed");
+    }
 }
 
 fn plain<const N: usize>(sops: [Sembuf; N], then: [u16; 2]) {

@@ -79,7 +79,7 @@ pub fn make(len: usize, params: &Params, before: fn(), after: fn(trap::Store)) {
     Pool::format(mem, params).expect("a pool");
     let pool = Pool::open(mem).expect("a pool");
     // What segments hold is no part of the structure.
-    let structure = pool.geometry().pages.base as usize;
+    let structure = pool.geometry().small.end() as usize;
     trap::set_up(base.cast(), structure, before, after);
     let made = World {
         pool,

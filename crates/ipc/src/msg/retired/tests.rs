@@ -33,8 +33,7 @@ fn retired(c: &Ctx, id: i32) -> usize {
 }
 
 fn free(world: &World) -> u64 {
-    let small = &world.pool().geometry().small;
-    small.free_blocks(world.pool())
+    crate::tests::death::free(world).0
 }
 
 /// A queue with a ring, and what is free without it.
