@@ -11,6 +11,7 @@
 # CYCLES=100            clusters that come and go; before that, commands on them are killed at each of their
 #                       steps (crates/cli/tests/kills), with what passes for QEMU; and then slim machines do,
 #                       before which vshmem up is killed (SLIM_CYCLES)
+# CLOCK_BOOTS=50        machines of which the clock is compared with the host's, eight at a time
 # KMOD_SECONDS=600      calls of the driver at random, under Linux 6.1 and 6.12 with lockdep and KASAN
 #                       (scripts/prepare.sh --install kmod-debug)
 # CRASH_ROUNDS=200000   calls that are run at once and killed after a store
@@ -70,7 +71,7 @@ part machines "$MACHINE_KILLS kills" tests/machines/run.sh D-storm
 part clusters "each step, $CYCLES cycles" env KILLS=all scripts/cargo.sh --exec test --locked --quiet \
     -p vshmem-cli --test kills
 part clusters "$CYCLES cycles of real machines, 16 at once" env SLIM_MACHINES=16 SLIM_CYCLES="$CYCLES" \
-    MACHINES_FULL=1 tests/machines/run.sh Q-slim
+    CLOCK_BOOTS="${CLOCK_BOOTS:-50}" MACHINES_FULL=1 tests/machines/run.sh Q-slim
 part images "an image with cloud-init" env MACHINES_FULL=1 tests/machines/run.sh P-image
 part kmod "$KMOD_SECONDS s on kernels that watch" env DEBUG_KERNEL=1 tests/kmod/run.sh
 part crash "$CRASH_ROUNDS rounds" env CRASH_PARTS=steps tests/crash/run.sh "$VSHMEM_LIB"

@@ -1,5 +1,7 @@
 //! KVM or TCG.
 
+use super::tsc;
+
 /// QEMU's accelerator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accel {
@@ -28,15 +30,18 @@ impl Accel {
     /// The tests of the kernel's own ciphers look for faulty processors, and take a third of the instructions
     /// until the first program runs (`cryptomgr.notests`).
     ///
-    /// Translated code does not speculate (`mitigations`), and all cores have one clock (`tsc`). On a busy
-    /// host, the kernel's check that the timer ticks can fail (`no_timer_check`). QEMU tells the kernel of an
+    /// Translated code does not speculate (`mitigations`), and all cores have one clock (`tsc`), this host's,
+    /// whose pace the kernel is told ([`tsc`](super::tsc)). On a busy host, the kernel's check that the timer
+    /// ticks can fail (`no_timer_check`). QEMU tells the kernel of an
     /// AMD processor not to use the last 12 GiB below 1 TiB, where DMA of the host's own devices can't go;
     /// but the firmware of QEMU 10 puts the ports for pools there (`pci=no_e820`).
-    pub fn kernel_parameters(self) -> &'static str {
+    pub fn kernel_parameters(self) -> String {
+        let all = "console=ttyS0 quiet panic=-1 cryptomgr.notests";
         match self {
-            Accel::Kvm => "console=ttyS0 quiet panic=-1 cryptomgr.notests",
+            Accel::Kvm => all.into(),
             Accel::Tcg => {
-                "console=ttyS0 quiet panic=-1 cryptomgr.notests mitigations=off tsc=reliable no_timer_check pci=no_e820"
+                let clock = tsc::khz().map_or(String::new(), |khz| format!(" tsc_early_khz={khz}"));
+                format!("{all} mitigations=off tsc=reliable{clock} no_timer_check pci=no_e820")
             }
         }
     }

@@ -54,4 +54,5 @@ pub mod qmp;
 pub mod sandbox;
 pub mod sockets;
 pub mod target;
+mod tsc;
 mod uplink;
