@@ -3,14 +3,12 @@
 //! The kernel checks the credentials of the moment; a program may change them between two calls. A process
 //! that is not privileged and whose real, effective and saved ids agree can't, so they are read once per
 //! thread. For any other, the cached ones count only if so little time has passed since they were last looked
-//! at that no system call fits in.
+//! at that no system call fits in. Shortcuts ask less, see [`crate::pass`].
 
 use crate::ids;
 use crate::raw::syscall;
 use crate::tls::{self, CredCache};
-use core::mem::offset_of;
 use core::sync::atomic::{compiler_fence, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
-use vshmem_ipc::Granted;
 use vshmem_pool::Cred;
 use vshmem_transport::ids::NOBODYS;
 
@@ -110,36 +108,13 @@ pub fn known_uid() -> Option<u32> {
     (state != UNREAD).then_some(uid)
 }
 
-/// For whom something is remembered, as one word: those that the calling thread belongs to, too. `None`: it
-/// does not.
-pub fn word(granted: Granted) -> Option<u64> {
-    match granted {
-        Granted::All => Some(ANYBODY),
-        Granted::User(uid) => {
-            Some(thread_word()).filter(|word| (word >> 32) as u32 == uid && *word as u32 != UNREAD)
-        }
-    }
-}
-
-/// Of no thread.
-const ANYBODY: u64 = u64::MAX;
-
-/// State and user of the calling thread.
-#[inline(always)]
-fn thread_word() -> u64 {
-    const _: () = assert!(offset_of!(CredCache, uid) == offset_of!(CredCache, state) + 4);
-    // SAFETY: the thread's own block, whose two words lie side by side, aligned to both.
-    unsafe { (&raw const (*tls::thread()).cred.state).cast::<u64>().read() }
-}
-
-/// Does the calling thread certainly belong now to those that a word says?
-#[inline(always)]
-pub fn is_of(word: u64) -> bool {
-    if thread_word() == word {
-        word as u32 == FIXED || known_uid().is_some()
-    } else {
-        word == ANYBODY
-    }
+/// The calling thread's effective user as the kernel says now, and whether it can't change any more. One that
+/// can't need not be asked about.
+pub fn asked_uid() -> (u32, bool) {
+    // SAFETY: the thread's own block.
+    let cache = unsafe { &mut (*tls::thread()).cred };
+    let uid = if cache.state == FIXED { cache.uid } else { read(cache).uid };
+    (uid, cache.state == FIXED)
 }
 
 #[cold]

@@ -12,48 +12,14 @@
 //! `dlvsym` stays libc's: it is the only way to find the `dlsym` that comes next.
 
 use crate::config::config;
-use crate::export;
+use crate::next::Next;
+use crate::{export, user_ids};
 use core::ffi::{c_char, c_int, c_void, CStr};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-/// A function of libc, or of another library that stands between.
-struct Next {
-    name: &'static CStr,
-    at: AtomicUsize,
-}
+use core::sync::atomic::AtomicUsize;
 
 static DLOPEN: Next = Next::new(c"dlopen");
 static DLMOPEN: Next = Next::new(c"dlmopen");
 static DLSYM: Next = Next::new(c"dlsym");
-
-impl Next {
-    const fn new(name: &'static CStr) -> Next {
-        Next { name, at: AtomicUsize::new(0) }
-    }
-
-    /// Its address. Looked up at the first use: a library that was loaded before this one may call before
-    /// `load` has run.
-    fn address(&self) -> usize {
-        match self.at.load(Relaxed) {
-            0 => self.find(),
-            at => at,
-        }
-    }
-
-    #[cold]
-    fn find(&self) -> usize {
-        // SAFETY: a string; the loader is there, for it is being asked for something.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-        let at = if found.is_null() { missing as *const () as usize } else { found as usize };
-        self.at.store(at, Relaxed);
-        at
-    }
-}
-
-/// In place of a function that libc does not have.
-extern "C" fn missing() -> *mut c_void {
-    core::ptr::null_mut()
-}
 
 /// The arguments of one of the three; those that it does not have are garbage.
 type Arguments = [usize; 3];
@@ -101,7 +67,7 @@ unsafe extern "C" fn of_handle(handle: *mut c_void, name: *const c_char) -> *mut
     ours.filter(|_| is_in_libc(found)).unwrap_or(found)
 }
 
-/// This library's function of that name, if libc's System V calls include it.
+/// This library's function of that name, if it stands in place of one of libc's.
 ///
 /// # Safety
 /// `name` is a string.
@@ -121,6 +87,10 @@ unsafe fn ours(name: *const c_char) -> Option<*mut c_void> {
         b"semget" => export::semget as *const (),
         b"semop" => export::semop as *const (),
         b"semtimedop" => export::semtimedop as *const (),
+        b"seteuid" => user_ids::seteuid as *const (),
+        b"setresuid" => user_ids::setresuid as *const (),
+        b"setreuid" => user_ids::setreuid as *const (),
+        b"setuid" => user_ids::setuid as *const (),
         b"shmat" => export::shmat as *const (),
         b"shmctl" => export::shmctl as *const (),
         b"shmdt" => export::shmdt as *const (),

@@ -93,10 +93,14 @@ fn set_stack(at: usize) {
     unsafe { (&raw mut (*tls::thread()).wait.stack).write_volatile(at) };
 }
 
+/// A thread in the middle of a wait takes no shortcuts: whichever call comes next ends the wait.
 fn set_word(word: *const AtomicU32) {
     compiler_fence(SeqCst);
+    tls::set_pass(false);
     // SAFETY: the thread's own block.
     unsafe { (&raw mut (*tls::thread()).wait.word).write_volatile(word as usize) };
+    compiler_fence(SeqCst);
+    tls::set_pass(word.is_null());
     compiler_fence(SeqCst);
 }
 

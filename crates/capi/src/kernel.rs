@@ -156,6 +156,10 @@ impl Kernel for OpenPool {
         vshmem_wait::rounds(self.scope())
     }
 
+    fn rounds_in_flow(&self) -> u32 {
+        vshmem_wait::rounds_in_flow(self.scope())
+    }
+
     fn give_way(&self) -> bool {
         raw::give_way();
         true
@@ -164,11 +168,6 @@ impl Kernel for OpenPool {
     #[inline(always)]
     fn spinning_pays(&self) -> bool {
         vshmem_wait::spin::pays()
-    }
-
-    #[inline(always)]
-    fn flows(&self) {
-        vshmem_wait::spin::flows();
     }
 
     fn spinning(&self) {

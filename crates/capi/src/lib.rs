@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | [`load`] | loading the library, ending the process |
 //! | [`config`] | the environment |
-//! | [`export`], [`mod@syscall`] | the functions with libc's names |
+//! | [`export`], [`mod@syscall`], `user_ids` | the functions with libc's names |
 //! | [`dlfcn`] | opening libraries and looking names up at run time |
 //! | [`api`] | the functions of `vshmem.h` |
 //! | [`dispatch`] | which calls go to the pool |
@@ -13,7 +13,7 @@
 //! | [`state`], [`pools`], [`open`] | the pools that are open, and the process in them |
 //! | [`attach`] | which segments are attached, and where |
 //! | [`page`], [`gate`], [`fork`], [`claim`] | what is not inherited; the one lock; around `fork`; liveness locks |
-//! | [`shortcuts`] | what is remembered of IPC objects, for the next call on them |
+//! | [`shortcuts`], [`pass`] | what is remembered of IPC objects, for the next call on them; whom it is for |
 //! | [`kernel`], [`cred`] | what the pool needs of the kernel |
 //! | [`interrupted`], [`ending`] | handlers in the middle of a call: what they do, and that they end the thread |
 //! | [`revoked`], [`outcome`] | pools that are taken away while they are in use, and what calls return then |
@@ -49,6 +49,7 @@ pub mod log;
 pub mod open;
 pub mod outcome;
 pub mod page;
+pub mod pass;
 mod peer;
 pub mod pools;
 pub mod raw;
@@ -68,6 +69,10 @@ pub mod export;
 #[cfg(not(test))]
 mod lock_all;
 #[cfg(not(test))]
+mod next;
+#[cfg(not(test))]
 pub mod syscall;
+#[cfg(not(test))]
+pub mod user_ids;
 
 pub mod load;

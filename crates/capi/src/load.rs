@@ -18,6 +18,8 @@ extern "C" fn on_load() {
     unsafe { pthread_atfork(fork::prepare, fork::parent, fork::child) };
     watch_threads();
     ending::on_load();
+    #[cfg(not(test))]
+    crate::user_ids::on_load();
     let config = config::config();
     match config.mistake() {
         Some(mistake) => log::say(Level::Error, format_args!("{mistake}")),

@@ -8,6 +8,7 @@
 use crate::raw::{self, syscall};
 use crate::shortcuts::{Place, Places};
 use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 use core::sync::atomic::{fence, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use vshmem_ipc::{msg, sem};
 use vshmem_transport::Liveness;
@@ -41,6 +42,8 @@ pub struct Page {
     pub memberships: [Membership; MAX_POOLS],
     /// The thread that is inside the gate, by the address of its thread-local block; 0: none.
     pub owner: AtomicUsize,
+    /// What the process has last made of semaphores.
+    pub guesses: sem::shortcut::Guesses,
 }
 
 // SAFETY: `liveness` is only touched under the gate; the rest is atomic.
@@ -51,12 +54,30 @@ const BYTES: usize = size_of::<Page>().next_multiple_of(4096);
 
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(core::ptr::null_mut());
 
+/// Zeros. Atomics all the same, so nothing that is compiled knows it.
+struct Blank(UnsafeCell<MaybeUninit<Page>>);
+// SAFETY: nothing is ever written there.
+unsafe impl Sync for Blank {}
+static BLANK: Blank = Blank(UnsafeCell::new(MaybeUninit::zeroed()));
+
+/// As [`PAGE`], and a page of zeros before that is made: so nobody has to ask whether it is.
+static SHORTCUTS: AtomicPtr<Page> = AtomicPtr::new(BLANK.0.get().cast());
+
 /// The page, if it was made.
 #[inline(always)]
 pub fn existing() -> Option<&'static Page> {
     let page = PAGE.load(Ordering::Acquire);
     // SAFETY: once published, the page stays mapped for the process's life.
     (!page.is_null()).then(|| unsafe { &*page })
+}
+
+/// The page for those who look for a shortcut and write nothing but guesses about what one has led to: there
+/// is none before the page was made.
+#[inline(always)]
+pub fn of_shortcuts() -> &'static Page {
+    // SAFETY: once published, the page stays mapped for the process's life, and so does a static one; zeros
+    // are a value of it.
+    unsafe { &*SHORTCUTS.load(Ordering::Acquire) }
 }
 
 /// The page; made at the first call. `None`: there is no memory.
@@ -70,6 +91,7 @@ fn make() -> Option<&'static Page> {
         // SAFETY: our own mapping. Whether it is heeded is seen in a child, see `wipe_in_child`.
         unsafe { syscall!(libc::SYS_madvise, fresh, BYTES, libc::MADV_WIPEONFORK) };
     })?;
+    SHORTCUTS.store(PAGE.load(Ordering::Acquire), Ordering::Release);
     existing()
 }
 

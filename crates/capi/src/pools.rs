@@ -5,6 +5,7 @@
 use crate::config::PoolName;
 use crate::gate::Inside;
 use crate::page::MAX_POOLS;
+use crate::pass;
 use crate::raw;
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
@@ -74,9 +75,14 @@ pub static POOLS: [OpenPool; MAX_POOLS] = [const {
 /// The place of the pool that calls go to, as [`current_key`] needs it.
 static CURRENT: AtomicU64 = AtomicU64::new(key_of(CONFIGURED));
 
+/// Beside the id and what [`crate::pass`] has.
 const fn key_of(index: usize) -> u64 {
-    !((index as u64) << 32)
+    const _: () = assert!(MAX_POOLS <= 1 << (62 - PLACE_SHIFT) && pass::PASSES >> PLACE_SHIFT == 0);
+    !((index as u64) << PLACE_SHIFT)
 }
+
+/// Where the place begins in [`CURRENT`]. Two bits above it are left, so that no key is 0.
+const PLACE_SHIFT: u32 = 59;
 
 /// The place of the pool that the environment names.
 pub const CONFIGURED: usize = 0;
@@ -172,7 +178,7 @@ pub fn key_in(index: usize, id: i32) -> u64 {
 /// The place of the pool that calls go to.
 #[inline(always)]
 pub fn current() -> usize {
-    (!CURRENT.load(Ordering::Relaxed) >> 32) as usize
+    (!CURRENT.load(Ordering::Relaxed) >> PLACE_SHIFT) as usize
 }
 
 /// The place of the pool that the environment names, as it is open now.

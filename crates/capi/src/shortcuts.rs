@@ -9,7 +9,8 @@ use core::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, AtomicU8, Orde
 /// A place for the words of a shortcut. Zeros: there is none.
 #[repr(C, align(64))]
 pub struct Place<const WORDS: usize> {
-    /// Which pool and IPC object it leads to; 0: none, or it is being written.
+    /// Which pool and IPC object it leads to, and whom (see [`crate::pass`]); 0: none, or it is being
+    /// written.
     key: AtomicU64,
     /// How often it was begun to be written.
     version: AtomicU32,
@@ -17,8 +18,6 @@ pub struct Place<const WORDS: usize> {
     busy: AtomicBool,
     /// How often it did not lead to the IPC object that was looked for.
     missed: AtomicU8,
-    /// For whom it is, see [`crate::cred::word`].
-    cred: AtomicU64,
     words: [AtomicU64; WORDS],
 }
 
@@ -32,19 +31,24 @@ pub fn place<const WORDS: usize>(places: &Places<WORDS>, id: i32) -> &Place<WORD
 }
 
 impl<const WORDS: usize> Place<WORDS> {
-    /// The words of the shortcut, if it is that of `key`, and for whom `is_for_me` says.
+    /// The words of the shortcut, if it is that of `key`.
     #[inline(always)]
-    pub fn read(&self, key: u64, is_for_me: impl Fn(u64) -> bool) -> Option<[u64; WORDS]> {
+    pub fn read(&self, key: u64) -> Option<[u64; WORDS]> {
+        let (words, are_of_one) = self.look(key)?;
+        let words = core::array::from_fn(|i| words[i].load(Ordering::Relaxed));
+        are_of_one().then_some(words)
+    }
+
+    /// The words of the shortcut, if it is that of `key`, to be read one by one; and what says, when they
+    /// have been, whether they are of one shortcut.
+    #[inline(always)]
+    pub fn look(&self, key: u64) -> Option<(&[AtomicU64; WORDS], impl FnOnce() -> bool + '_)> {
         let version = self.version.load(Ordering::Acquire);
-        if self.key.load(Ordering::Acquire) != key || !is_for_me(self.cred.load(Ordering::Relaxed)) {
-            return None;
-        }
-        let mut words = [0; WORDS];
-        for (to, from) in words.iter_mut().zip(&self.words) {
-            *to = from.load(Ordering::Relaxed);
-        }
-        fence(Ordering::Acquire);
-        (self.version.load(Ordering::Relaxed) == version).then_some(words)
+        let are_of_one = move || {
+            fence(Ordering::Acquire);
+            self.version.load(Ordering::Relaxed) == version
+        };
+        (self.key.load(Ordering::Acquire) == key).then_some((&self.words, are_of_one))
     }
 
     /// Is it time for another shortcut? Where IPC objects share a place, or none can be made, only now and
@@ -58,7 +62,7 @@ impl<const WORDS: usize> Place<WORDS> {
     }
 
     /// Puts a shortcut there, unless somebody else is doing so.
-    pub fn write(&self, key: u64, cred: u64, words: &[u64; WORDS]) {
+    pub fn write(&self, key: u64, words: &[u64; WORDS]) {
         if self.busy.swap(true, Ordering::Acquire) {
             return;
         }
@@ -68,7 +72,6 @@ impl<const WORDS: usize> Place<WORDS> {
         fence(Ordering::Release);
         self.version.store(self.version.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
-        self.cred.store(cred, Ordering::Relaxed);
         for (to, from) in self.words.iter().zip(words) {
             to.store(*from, Ordering::Relaxed);
         }
@@ -99,13 +102,12 @@ mod tests {
         let places = places();
         let place = place(&places, 33);
         assert!(core::ptr::eq(place, &places[1]) && place.may_be_written());
-        place.write(7, 9, &[1, 2, 3, 4, 5]);
-        assert_eq!(place.read(7, |cred| cred == 9), Some([1, 2, 3, 4, 5]));
-        assert_eq!(place.read(7, |cred| cred != 9), None);
-        assert_eq!((place.read(0, |_| true), place.read(8, |_| true)), (None, None));
+        place.write(7, &[1, 2, 3, 4, 5]);
+        assert_eq!(place.read(7), Some([1, 2, 3, 4, 5]));
+        assert_eq!((place.read(0), place.read(8)), (None, None));
         assert_eq!((0..64).filter(|_| place.may_be_written()).count(), 4);
         place.forget();
-        assert_eq!(place.read(7, |_| true), None);
+        assert_eq!(place.read(7), None);
         assert!(place.may_be_written());
     }
 
@@ -127,13 +129,13 @@ mod tests {
             for writer in 0..2 {
                 scope.spawn(move || {
                     for n in (writer..20_000).step_by(2) {
-                        place.write(1, n, &[n; 5]);
+                        place.write(1, &[n; 5]);
                     }
                 });
             }
             scope.spawn(|| {
                 for _ in 0..20_000 {
-                    let read = place.read(1, |_| true);
+                    let read = place.read(1);
                     assert!(read.is_none_or(|words| words == [words[0]; 5]), "{read:?}");
                 }
             });

@@ -1,9 +1,10 @@
-//! libc's `syscall`: the twelve numbers are ours, everything else goes straight to the kernel.
+//! libc's `syscall`: the twelve numbers are ours, those that change the user are seen, everything else goes
+//! straight to the kernel.
 //!
 //! The way to the kernel is that of libc: registers are shifted and the instruction is made with nothing on
 //! the stack, so that calls like `clone` and `vfork` come back as they do there.
 
-use crate::{errno, export};
+use crate::{errno, export, user_ids};
 use core::ffi::{c_long, c_void};
 
 #[cfg(target_arch = "x86_64")]
@@ -18,6 +19,13 @@ macro_rules! entry {
             "cmp rax, 8",
             "jb 3f",
             "cmp rdi, 220",
+            "je 3f",
+            // Those that change the user: setuid, setreuid, setresuid.
+            "cmp rdi, 105",
+            "je 3f",
+            "cmp rdi, 113",
+            "je 3f",
+            "cmp rdi, 117",
             "je 3f",
             "mov rax, rdi",
             "mov rdi, rsi",
@@ -48,6 +56,10 @@ macro_rules! entry {
             // The numbers of ours, which stand in a row: msgget 186 to shmdt 197.
             "sub x9, x0, #186",
             "cmp x9, #12",
+            "b.lo 3f",
+            // Those that change the user, which stand in a row: setreuid 145 to setresuid 147.
+            "sub x9, x0, #145",
+            "cmp x9, #3",
             "b.lo 3f",
             "mov x8, x0",
             "mov x0, x1",
@@ -139,7 +151,7 @@ extern "C" fn failed(result: isize) -> isize {
     -1
 }
 
-/// One of the twelve, with its arguments as registers hold them.
+/// One of the twelve, or one that changes the user, with its arguments as registers hold them.
 unsafe extern "C" fn ours(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize) -> c_long {
     let (int, memory) = (|v: usize| v as i32, |v: usize| v as *mut c_void);
     // SAFETY: the caller of `syscall` vouches for what it passes.
@@ -157,6 +169,12 @@ unsafe extern "C" fn ours(number: c_long, a: usize, b: usize, c: usize, d: usize
             libc::SYS_msgsnd => export::msgsnd(int(a), memory(b), c, int(d)).into(),
             libc::SYS_msgrcv => export::msgrcv(int(a), memory(b), c, d as i64, int(e)) as c_long,
             libc::SYS_msgctl => export::msgctl(int(a), int(b), memory(c)).into(),
+            libc::SYS_setuid | libc::SYS_setreuid | libc::SYS_setresuid => {
+                match user_ids::by_number(number, a, b, c) {
+                    result @ -4095..=-1 => failed(result) as c_long,
+                    result => result as c_long,
+                }
+            }
             _ => failed(-(libc::ENOSYS as isize)) as c_long,
         }
     }

@@ -9,6 +9,10 @@ use vshmem_transport::Text;
 /// One thread's data; all zeros at first.
 #[repr(C, align(16))]
 pub struct Thread {
+    /// What admits the thread to shortcuts, see [`crate::pass`]; 0: nothing.
+    pub pass: u64,
+    /// The same, whether it is in the middle of a wait or not; 0: none was made.
+    pub own_pass: u64,
     /// The credentials as last read.
     pub cred: CredCache,
     /// The forks under way.
@@ -90,7 +94,7 @@ pub type Message = Text<MESSAGE>;
 
 /// Bytes reserved in assembly. The whole of it comes from the loader's small reserve if the library is loaded
 /// late.
-const SIZE: usize = 880;
+const SIZE: usize = 896;
 const _: () = assert!(size_of::<Thread>() <= SIZE && align_of::<Thread>() <= 16);
 
 core::arch::global_asm!(
@@ -105,6 +109,43 @@ core::arch::global_asm!(
     ".popsection",
     size = const SIZE,
 );
+
+/// Lets the calling thread take shortcuts if it has a pass, or not.
+#[inline]
+pub fn set_pass(may: bool) {
+    // SAFETY: the thread's own block. A handler may come in between.
+    unsafe {
+        let thread = thread();
+        let pass = if may { (&raw const (*thread).own_pass).read_volatile() } else { 0 };
+        (&raw mut (*thread).pass).write_volatile(pass);
+    }
+}
+
+/// The first word of the calling thread's block.
+#[inline(always)]
+#[cfg(target_arch = "x86_64")]
+pub fn pass() -> u64 {
+    const _: () = assert!(core::mem::offset_of!(Thread, pass) == 0);
+    let pass: u64;
+    // SAFETY: reads a word of the thread's own, whose offset from the thread pointer the loader filled in.
+    unsafe {
+        core::arch::asm!(
+            "mov {pass}, qword ptr [rip + vshmem_thread@gottpoff]",
+            "mov {pass}, qword ptr fs:[{pass}]",
+            pass = out(reg) pass,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    pass
+}
+
+/// The first word of the calling thread's block.
+#[inline(always)]
+#[cfg(not(target_arch = "x86_64"))]
+pub fn pass() -> u64 {
+    // SAFETY: the thread's own block.
+    unsafe { (&raw const (*thread()).pass).read_volatile() }
+}
 
 /// The calling thread's block. A signal handler gets the block of the thread that it interrupted.
 #[inline(always)]

@@ -121,6 +121,11 @@ pub trait Kernel: Sync {
     fn spin_rounds(&self) -> u32 {
         0
     }
+    /// The same where what is waited for comes in a flow, as messages do: that the caller has just woken
+    /// somebody is then no reason not to spin.
+    fn rounds_in_flow(&self) -> u32 {
+        self.spin_rounds()
+    }
     /// Lets others of this kernel have the processor without sleeping: a lock is held for microseconds, and
     /// who watches the process must not take that for a wait. False: it can't.
     fn give_way(&self) -> bool {
@@ -134,9 +139,6 @@ pub trait Kernel: Sync {
     fn spinning(&self) {
         core::hint::spin_loop();
     }
-    /// What is waited for comes in a flow, as messages do: that the caller has just woken somebody is then no
-    /// reason not to spin.
-    fn flows(&self) {}
     /// Tells whether spinning was worth it the last time, so that `spin_rounds` may adapt.
     fn spun(&self, _worth_it: bool) {}
 }

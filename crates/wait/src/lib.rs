@@ -73,6 +73,14 @@ pub fn rounds(scope: Scope<'_>) -> u32 {
     }
 }
 
+/// The same where what is waited for comes in a flow, as messages do.
+pub fn rounds_in_flow(scope: Scope<'_>) -> u32 {
+    match scope {
+        Scope::Kernel => spin::rounds_in_flow(),
+        Scope::Machines(_) => spin::rounds_in_flow_across(),
+    }
+}
+
 /// Does a thread certainly sleep on `word` now? Then its process lives. False where that can't be known.
 pub fn has_sleeper(word: &AtomicU32, scope: Scope<'_>) -> bool {
     matches!(scope, Scope::Kernel) && futex::has_sleeper(word)

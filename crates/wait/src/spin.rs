@@ -41,6 +41,14 @@ static WOKE: AtomicBool = AtomicBool::new(false);
 static SLEPT: AtomicU64 = AtomicU64::new(0);
 static CPUS: AtomicU32 = AtomicU32::new(0);
 
+/// The last rounds were a try after a waking in a flow.
+static AFTER_WAKING: AtomicBool = AtomicBool::new(false);
+/// So many wakings in a flow are left without a try,
+static WOKEN_SKIPS: AtomicU32 = AtomicU32::new(0);
+/// as many as after the try before, twice as many each time that it fails, up to this.
+static WOKEN_INTERVAL: AtomicU32 = AtomicU32::new(0);
+const SELDOM_IN_FLOW: u32 = 63;
+
 /// What [`pause`] does: 0: not known yet.
 static PAUSE: AtomicU32 = AtomicU32::new(0);
 const PAUSES: u32 = 1;
@@ -152,6 +160,10 @@ pub fn pays() -> bool {
 
 /// Tells whether the wait was over before the rounds were.
 pub fn spun(worth_it: bool) {
+    if AFTER_WAKING.load(Relaxed) {
+        AFTER_WAKING.store(false, Relaxed);
+        tried_in_flow(worth_it);
+    }
     if worth_it {
         if BUDGET.load(Relaxed) != MOST {
             BUDGET.store(MOST, Relaxed);
@@ -195,10 +207,44 @@ pub(crate) fn woke() {
     }
 }
 
-/// What is waited for comes in a flow: whoever was woken is at work beside the caller, so waking says nothing
-/// about processors.
-pub fn flows() {
-    waited();
+/// Rounds that are worth it where what is waited for comes in a flow. Whoever was woken is at work beside the
+/// caller as a rule, so a try outlasts its wake-up; where that fails, the next tries come ever less often.
+/// And who would sleep at once looks around a little: the other one, if it is at work, takes no longer for
+/// its next step. Else two that have both come to sleep would go on so, each waking the other when that has
+/// just lain down.
+fn rounds_of(woke: bool, rounds: impl FnOnce() -> u32) -> u32 {
+    if woke {
+        let left = WOKEN_SKIPS.load(Relaxed);
+        if left == 0 {
+            TRYING.store(true, Relaxed);
+            AFTER_WAKING.store(true, Relaxed);
+            return TRY;
+        }
+        WOKEN_SKIPS.store(left - 1, Relaxed);
+    }
+    rounds().max(LEAST)
+}
+
+/// A try in a flow has ended.
+fn tried_in_flow(worth_it: bool) {
+    let interval = if worth_it { 0 } else { (2 * WOKEN_INTERVAL.load(Relaxed) + 1).min(SELDOM_IN_FLOW) };
+    WOKEN_INTERVAL.store(interval, Relaxed);
+    WOKEN_SKIPS.store(interval, Relaxed);
+}
+
+/// The same where the one that is waited for is of this kernel.
+pub(crate) fn rounds_in_flow() -> u32 {
+    let woke = WOKE.swap(false, Relaxed);
+    if cpus() < 2 {
+        0
+    } else {
+        rounds_of(woke, rounds)
+    }
+}
+
+/// The same where it may be another kernel's.
+pub(crate) fn rounds_in_flow_across() -> u32 {
+    rounds_of(WOKE.swap(false, Relaxed), rounds_across)
 }
 
 /// A wait is over.
@@ -245,6 +291,15 @@ mod tests {
             assert_eq!(budget(1), rounds);
             spun(false);
         }
+        for skips in [0, 1, 3, 7, 15, 31, 63, 63] {
+            assert!((0..skips).all(|_| rounds_of(true, || 0) == LEAST), "in vain before");
+            assert_eq!(rounds_of(true, || 0), TRY, "whoever was woken comes");
+            spun(false);
+        }
+        assert_eq!((rounds_of(false, || 0), rounds_of(false, || 99)), (LEAST, 99));
+        tried_in_flow(true);
+        assert_eq!(rounds_of(true, || 0), TRY, "it has paid");
+        AFTER_WAKING.store(false, Relaxed);
         assert_eq!(until_spinning().1, TRY, "failures use the budget up");
         spun(true);
         assert_eq!(budget(1), MOST);

@@ -4,7 +4,7 @@ use super::shortcut;
 use super::{again, check_ctl, clamp, cmd, fetch, store};
 use crate::abi::{self, Msginfo, Plain};
 use crate::state::{self, Caller};
-use crate::{raw, user};
+use crate::{pass, raw, user};
 use core::ffi::c_void;
 use libc::msqid_ds;
 use vshmem_ipc::msg::shortcut::Shortcut;
@@ -122,7 +122,11 @@ unsafe fn try_send_shortcut(id: i32, message: *const u8, size: usize) -> bool {
         }
         let kind = message.cast::<i64>().read_unaligned();
         let text = message.add(TEXT_AT);
-        queue.send(id, Outgoing { kind, text, len: size }, now)
+        let done = queue.send(id, Outgoing { kind, text, len: size }, now);
+        if done {
+            pass::at(now);
+        }
+        done
     }
 }
 
@@ -216,6 +220,7 @@ unsafe fn try_receive_shortcut(
         }
         let (length, got) = queue.receive(id, message.add(TEXT_AT), longest, mtype, flags, now)?;
         message.cast::<i64>().write_unaligned(got);
+        pass::at(now);
         Some(length as isize)
     }
 }

@@ -5,12 +5,12 @@ use super::{again, check_ctl, clamp, cmd, duration, fetch, is_new, store};
 use crate::abi::{self, Plain};
 use crate::sizes::{self, SETS};
 use crate::state::{self, Caller};
-use crate::{raw, user};
+use crate::{page, pass, raw, shortcuts, user};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::time::Duration;
 use libc::{semid_ds, seminfo, timespec};
-use vshmem_ipc::sem::shortcut::{Performed, Shortcut};
+use vshmem_ipc::sem::shortcut::{op_guessed, Performed, Shortcut};
 use vshmem_ipc::sem::{self, Sembuf};
 use vshmem_ipc::Errno;
 use vshmem_pool::Ctx;
@@ -92,22 +92,24 @@ unsafe fn try_shortcut(id: i32, sops: *const Sembuf) -> Option<Performed> {
     if flg & sem::SEM_UNDO != 0 {
         return None;
     }
-    // SAFETY: words of a shortcut to a set in a pool to which the process is known, so it is mapped.
-    let set = unsafe { Shortcut::of_words(shortcut::find(|page| &page.sets, id)?) };
-    // SAFETY: found readable.
-    let (num, op) =
-        unsafe { ((&raw const (*sops).num).read_unaligned(), (&raw const (*sops).op).read_unaligned()) };
-    if op == 0 {
-        return None;
+    let page = page::of_shortcuts();
+    let (words, are_of_one) = shortcuts::place(&page.sets, id).look(shortcut::key(id))?;
+    // SAFETY: found readable; words of shortcuts to sets in pools to which the process is known, so they are
+    // mapped.
+    unsafe {
+        let num = (&raw const (*sops).num).read_unaligned();
+        let op = || (&raw const (*sops).op).read_unaligned();
+        op_guessed(words, are_of_one, id, num, op, &page.guesses)
     }
-    set.op(id, Sembuf { num, op, flg })
 }
 
 /// Finishes what a shortcut has led to. A function of its own, which is jumped to, so that nothing has to be
 /// saved and restored for its sake; for that the compiler must not know what it returns.
 #[inline(never)]
 extern "C" fn record_time(performed: Performed) -> i32 {
-    performed.at(raw::seconds());
+    let now = raw::seconds();
+    performed.at(now);
+    pass::at(now);
     raw::opaque(0) as i32
 }
 
@@ -123,6 +125,9 @@ unsafe fn try_fast(id: i32, sops: *const Sembuf, count: usize) -> bool {
     }
     // SAFETY: found readable. Copied, since the program may change it at any time.
     let sop = unsafe { sops.read_unaligned() };
+    if sop.is_plain() && try_loaded(id, sop) {
+        return true;
+    }
     let Some(ctx) = state::known() else {
         return false;
     };
@@ -136,6 +141,17 @@ unsafe fn try_fast(id: i32, sops: *const Sembuf, count: usize) -> bool {
     done
 }
 
+/// The same on a set that is remembered, where a guess has failed.
+#[inline(always)]
+fn try_loaded(id: i32, sop: Sembuf) -> bool {
+    let Some(words) = shortcut::find(|page| &page.sets, id) else {
+        return false;
+    };
+    // SAFETY: as in `try_shortcut`; they are of one.
+    let performed = unsafe { Shortcut::of_words(words) }.op(id, sop, &page::of_shortcuts().guesses);
+    performed.is_some_and(|performed| record_time(performed) == 0)
+}
+
 /// The same with `SEM_UNDO`, on a set that is remembered.
 fn try_undone(ctx: &Ctx, id: i32, sop: Sembuf) -> bool {
     let Some(words) = shortcut::find(|page| &page.sets, id) else {
@@ -143,10 +159,7 @@ fn try_undone(ctx: &Ctx, id: i32, sop: Sembuf) -> bool {
     };
     // SAFETY: as in `try_shortcut`.
     let performed = unsafe { Shortcut::of_words(words) }.op_undone(ctx, id, sop);
-    if let Some(performed) = performed {
-        performed.at(raw::seconds());
-    }
-    performed.is_some()
+    performed.is_some_and(|performed| record_time(performed) == 0)
 }
 
 /// The next operation on the set takes a shortcut.

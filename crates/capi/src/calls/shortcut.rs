@@ -3,7 +3,7 @@
 
 use crate::page::{self, Page};
 use crate::shortcuts::{place, Places};
-use crate::{cred, interrupted, state};
+use crate::{pass, state, tls};
 use core::sync::atomic::{fence, Ordering};
 use vshmem_ipc::Granted;
 use vshmem_pool::Ctx;
@@ -11,8 +11,13 @@ use vshmem_pool::Ctx;
 /// The words of a shortcut to an IPC object that the calling thread may take. `of` chooses the kind.
 #[inline(always)]
 pub fn find<const WORDS: usize>(of: impl Fn(&Page) -> &Places<WORDS>, id: i32) -> Option<[u64; WORDS]> {
-    let page = page::existing().filter(|_| !interrupted::is_waiting())?;
-    place(of(page), id).read(state::current_key(id), cred::is_of)
+    place(of(page::of_shortcuts()), id).read(key(id))
+}
+
+/// By which the calling thread finds a shortcut.
+#[inline(always)]
+pub fn key(id: i32) -> u64 {
+    state::current_key(id) ^ tls::pass()
 }
 
 /// Remembers a shortcut that `makes` makes, if it does: the calling process's, for whom it says. It is told
@@ -29,15 +34,16 @@ pub fn remember<const WORDS: usize>(
     let (place, membership) = (place(of(page), id), &page.memberships[index].me);
     let made = || {
         let stays = page::unpack_staying(membership.load(Ordering::Relaxed)).is_some();
+        let mine = pass::renew_pass()?;
         let (words, granted) = makes(&state::known_in(index)?, stays)?;
-        Some((cred::word(granted)?, words))
+        mine.admits(granted).then_some((mine, words))
     };
-    if let Some((cred, words)) = place.may_be_written().then(made).flatten() {
-        place.write(state::key_in(index, id), cred, &words);
-        // If the process is not known in the pool any more: what makes it so does it first, and has shortcuts
-        // forgotten then.
+    if let Some((mine, words)) = place.may_be_written().then(made).flatten() {
+        place.write(state::key_in(index, id) ^ mine.word(), &words);
+        // If the process is not known in the pool any more, or somebody's credentials have changed: what
+        // makes it so does it first, and has shortcuts forgotten then.
         fence(Ordering::SeqCst);
-        if membership.load(Ordering::Relaxed) == 0 {
+        if membership.load(Ordering::Relaxed) == 0 || !mine.is_valid() {
             place.forget();
         }
     }

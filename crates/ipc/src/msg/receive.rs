@@ -162,7 +162,6 @@ unsafe fn receive_slowly(
     free: bool,
 ) -> Result<Received, Errno> {
     let may_wait = flg & IPC_NOWAIT == 0;
-    c.kernel.flows();
     // The sending end is not looked at while spinning: that would slow the sender down.
     if free && may_wait {
         let came = spin_for_message(c, queue);
@@ -175,7 +174,7 @@ unsafe fn receive_slowly(
             }
         }
     }
-    let mut spins = if free { 0 } else { c.kernel.spin_rounds() };
+    let mut spins = if free { 0 } else { c.kernel.rounds_in_flow() };
     let mut wary = Wary::new(c);
     loop {
         perm::check(c, &queue.entry.head, perm::READ)?;
@@ -242,7 +241,7 @@ fn spin_for_change(c: &Ctx, queue: &Queue, seen: (u64, u64), rounds: u32) -> u32
 
 /// Spins until there is something at the head.
 fn spin_for_message(c: &Ctx, queue: &Queue) -> bool {
-    for _ in 0..c.kernel.spin_rounds() {
+    for _ in 0..c.kernel.rounds_in_flow() {
         let head = At::of(queue.entry.receive.at.load());
         let Some(ring) = queue.ring(c).filter(|_| !head.slow) else {
             return true;

@@ -208,8 +208,7 @@ unsafe fn send_slowly(
     mut found: Attempt,
 ) -> Result<(), Errno> {
     let nowait = flg & IPC_NOWAIT != 0;
-    c.kernel.flows();
-    let mut rounds = c.kernel.spin_rounds();
+    let mut rounds = c.kernel.rounds_in_flow();
     while matches!(found, Attempt::Full | Attempt::Busy) && rounds > 0 {
         if nowait && matches!(found, Attempt::Full) {
             return Err(Errno::EAGAIN);

@@ -4,34 +4,136 @@
 //! the entry says now. An entry that says the same of id, mode, maker, size and place is the same set, or one
 //! that differs from it in nothing that matters here; so an id that comes back after all sequence numbers
 //! leads nowhere else. Whatever the entry says, the semaphore lies in what was checked.
+//!
+//! # Guesses
+//! A processor is slow to load what its last locked instruction has stored. So a process keeps what it last
+//! made of a semaphore, and swaps that without loading it, in the hope that nobody was there meanwhile. That
+//! is no less than to load it first:
+//! * The swap itself tells whether the word is what was guessed. A guess is a word that this process has
+//!   written: it has no SLOW, and the process's pid, so what comes of it is right for whatever semaphore it
+//!   is found in.
+//! * What is asked after the value was read by those that load it (is the set the same, is there no
+//!   adjustment) is asked here after the call began and before the swap. If the set was removed in between
+//!   and its memory became another one's, the semaphore has another generation, as there
+//!   ([`super::fast::try_fast`]); that a word of the same generation has this process's pid could only be its
+//!   own doing.
+//!
+//! A guess that fails is forgotten. Another is kept only where the process finds its own pid in a semaphore:
+//! where several use it in turn, to guess would cost one more swap each time.
 
 use super::fast::store_time;
 use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
 use super::{Sembuf, SEMVMX};
 use crate::perm::{self, Granted};
 use crate::Ctx;
-use core::ptr::NonNull;
-use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::atomic::{
+    self, AtomicU64,
+    Ordering::{Acquire, Relaxed},
+};
 use vshmem_pool::layout::{Kind, Sem, HEAD_DYING, MAX_ENTRIES};
 use vshmem_pool::pair::Pair;
 
 /// A set that the caller may change, as it was found.
 #[derive(Clone, Copy)]
-pub struct Shortcut {
-    entry: &'static Sem,
-    /// The semaphores, which all lie in the pool and have memory.
-    first: NonNull<Pair>,
-    /// Their offset.
-    cells: u64,
-    /// `{mode:32, the caller's pid as semaphores keep it:32}`.
-    rest: u64,
-    nsems: u64,
-    /// Who has made it: what stays granted is granted to the maker, or to all.
-    cuid: u32,
-}
+pub struct Shortcut([u64; WORDS]);
 
 /// Words of a [`Shortcut`].
-pub const WORDS: usize = 5;
+pub const WORDS: usize = 7;
+
+/// Which word is what: the address of the entry.
+const ENTRY: usize = 0;
+/// The address of the semaphores, which all lie in the pool and have memory.
+const FIRST: usize = 1;
+/// How many there are.
+const NSEMS: usize = 2;
+/// Their offset.
+const CELLS: usize = 3;
+const MODE: usize = 4;
+/// Who has made the set: what stays granted is granted to the maker, or to all.
+const CUID: usize = 5;
+/// The caller's, as semaphores keep it.
+const PID: usize = 6;
+
+/// The entry at an address.
+///
+/// # Safety
+/// It is a word of a shortcut, made in this process, whose pool is still mapped.
+#[inline(always)]
+unsafe fn entry_at(address: u64) -> &'static Sem {
+    // SAFETY: the address of a reference, as the caller vouches.
+    unsafe { &*core::ptr::with_exposed_provenance(address as usize) }
+}
+
+/// A semaphore that was found to lie in the pool.
+///
+/// # Safety
+/// As of [`entry_at`], and there are so many.
+#[inline(always)]
+unsafe fn cell_at<'a>(first: u64, num: u64) -> &'a Pair {
+    let first = core::ptr::with_exposed_provenance::<Pair>(first as usize);
+    // SAFETY: as the caller vouches.
+    unsafe { &*first.add(num as usize) }
+}
+
+/// Does the id still name the set, and does the entry say of it what it said in `word`? Asked after the value
+/// was read, see [`super::fast::try_fast`].
+#[inline(always)]
+fn is_same(entry: &Sem, id: i32, word: impl Fn(usize) -> u64) -> bool {
+    let head = &entry.head;
+    head.id.load(Acquire) == id as u32
+        && head.mode.load(Relaxed) == word(MODE) as u32
+        && head.cuid.load(Relaxed) == word(CUID) as u32
+        && head.flags.load(Relaxed) & HEAD_DYING == 0
+        && entry.nsems.load(Relaxed) == word(NSEMS)
+        && entry.cells.load(Relaxed) == word(CELLS)
+}
+
+/// One P or V by a guess, if nothing stands in its way and `id` still names the set. `None` says nothing. The
+/// time has to be recorded yet. Step by step, each with few values to keep: so no register has to be saved.
+///
+/// # Safety
+/// Each of the words is one of a shortcut, made in this process, whose pool is still mapped; and they are all
+/// of the same one if `are_of_one` says so after they were read.
+#[inline(always)]
+pub unsafe fn op_guessed(
+    words: &[AtomicU64; WORDS],
+    are_of_one: impl FnOnce() -> bool,
+    id: i32,
+    num: u16,
+    op: impl FnOnce() -> i16,
+    guesses: &Guesses,
+) -> Option<Performed> {
+    let word = |i: usize| words[i].load(Relaxed);
+    if u64::from(num) >= word(NSEMS) {
+        return None;
+    }
+    // SAFETY: as the caller vouches.
+    let entry = unsafe { entry_at(word(ENTRY)) };
+    if !is_same(entry, id, word) {
+        return None;
+    }
+    let first = word(FIRST);
+    if !are_of_one() {
+        return None;
+    }
+    // SAFETY: as the caller vouches; all words are of one shortcut.
+    let cell = unsafe { cell_at(first, num.into()) };
+    atomic::prefetch_to_write(cell);
+    let guess = guesses.of(cell);
+    let guessed = guess.load(Relaxed) ^ NONE;
+    // Of a value that is too large or negative, too, one of these bits is set.
+    let op = op();
+    let new = guessed.wrapping_add(op as u64);
+    if cell.hi.load(Acquire) != 0 || new & NONE != 0 || op == 0 {
+        return None;
+    }
+    if !cell.cas_low(guessed, new) {
+        guess.store(0, Relaxed);
+        return None;
+    }
+    guess.store(new ^ NONE, Relaxed);
+    Some(Performed(entry))
+}
 
 impl Shortcut {
     /// To a set that the caller may change, and whoever else may do so as long as the shortcut leads there.
@@ -41,82 +143,67 @@ impl Shortcut {
         let cuid = entry.head.cuid.load(Relaxed);
         let granted = perm::stays_granted(c, cuid, mode, perm::WRITE)?;
         let first = c.pool.mem().bytes(cells, u64::from(nsems) * size_of::<Pair>() as u64)?; // unpaid
-        let first = NonNull::new(first.cast())?;
-        let rest = u64::from(mode) << 32 | my_pid(c);
-        Some((Shortcut { entry, first, cells, rest, nsems: nsems.into(), cuid }, granted))
+        let mut words = [0; WORDS];
+        words[ENTRY] = core::ptr::from_ref(entry).expose_provenance() as u64;
+        words[FIRST] = first.expose_provenance() as u64;
+        words[NSEMS] = nsems.into();
+        words[CELLS] = cells;
+        words[MODE] = mode.into();
+        words[CUID] = cuid.into();
+        words[PID] = my_pid(c);
+        Some((Shortcut(words), granted))
     }
 
     /// As words that [`Shortcut::of_words`] reads.
     pub fn words(&self) -> [u64; WORDS] {
-        let entry = core::ptr::from_ref(self.entry).expose_provenance() as u64;
-        let first = self.first.as_ptr().expose_provenance() as u64;
-        [entry, first, self.cells, self.rest, u64::from(self.cuid) << 32 | self.nsems]
+        self.0
     }
 
     /// Reads words.
     ///
     /// # Safety
     /// They are those of one shortcut, made in this process, whose pool is still mapped.
-    #[inline(always)]
-    pub unsafe fn of_words([entry, first, cells, rest, sizes]: [u64; WORDS]) -> Shortcut {
-        // SAFETY: addresses of references, as the caller vouches.
-        unsafe {
-            Shortcut {
-                entry: &*core::ptr::with_exposed_provenance(entry as usize),
-                first: NonNull::new_unchecked(core::ptr::with_exposed_provenance_mut(first as usize)),
-                cells,
-                rest,
-                nsems: sizes & 0xffff_ffff,
-                cuid: (sizes >> 32) as u32,
-            }
-        }
+    pub unsafe fn of_words(words: [u64; WORDS]) -> Shortcut {
+        Shortcut(words)
     }
 
-    /// The semaphore of that number, if the entry says of all of them what it said.
-    #[inline(always)]
+    fn entry(&self) -> &'static Sem {
+        // SAFETY: words of one shortcut, as who made this from words vouched.
+        unsafe { entry_at(self.0[ENTRY]) }
+    }
+
     fn cell(&self, num: u16) -> Option<&Pair> {
         let num = u64::from(num);
-        if num >= self.nsems
-            || self.entry.nsems.load(Relaxed) != self.nsems
-            || self.entry.cells.load(Relaxed) != self.cells
-        {
-            return None;
-        }
-        // SAFETY: one of those that were found to lie in the pool.
-        Some(unsafe { &*self.first.as_ptr().add(num as usize) })
+        // SAFETY: as above; there are so many.
+        (num < self.0[NSEMS]).then(|| unsafe { cell_at(self.0[FIRST], num) })
     }
 
-    /// Does the id still name the set, and does the head say what it said? Asked after the value was read,
-    /// see [`super::fast::try_fast`].
-    #[inline(always)]
     fn is_same(&self, id: i32) -> bool {
-        let head = &self.entry.head;
-        head.id.load(Acquire) == id as u32
-            && head.mode.load(Relaxed) == (self.rest >> 32) as u32
-            && head.cuid.load(Relaxed) == self.cuid
-            && head.flags.load(Relaxed) & HEAD_DYING == 0
+        is_same(self.entry(), id, |i| self.0[i])
     }
 
-    /// One P or V, if nothing stands in its way and `id` still names the set. `None` says nothing. The time
-    /// has to be recorded yet.
-    #[inline(always)]
-    pub fn op(&self, id: i32, sop: Sembuf) -> Option<Performed> {
-        // Step by step, each with few values to keep: so no register has to be saved.
+    /// As [`op_guessed`] without a guess.
+    pub fn op(&self, id: i32, sop: Sembuf, guesses: &Guesses) -> Option<Performed> {
         let cell = self.cell(sop.num)?;
+        atomic::prefetch_to_write(cell);
         let (lo, hi) = cell.load();
         if hi != 0 || lo & SLOW != 0 || !self.is_same(id) {
             return None;
         }
         let new = value(lo) + i32::from(sop.op);
+        let new_lo = with_value(lo, new, self.0[PID]);
         // SEMVMX is all ones: a negative number is above it, too.
-        (new as u32 <= SEMVMX as u32 && cell.cas_low(lo, with_value(lo, new, self.rest)))
-            .then_some(Performed(self.entry))
+        let done = new as u32 <= SEMVMX as u32 && cell.cas_low(lo, new_lo);
+        if done && lo >> 32 == new_lo >> 32 {
+            guesses.of(cell).store(new_lo ^ NONE, Relaxed);
+        }
+        done.then_some(Performed(self.entry()))
     }
 
     /// One P or V with `SEM_UNDO`, likewise, if the adjustment finds its place beside the semaphore.
     #[inline]
     pub fn op_undone(&self, c: &Ctx, id: i32, sop: Sembuf) -> Option<Performed> {
-        let entry = self.entry;
+        let entry = self.entry();
         let cell = self.cell(sop.num)?;
         let (lo, hi) = cell.load();
         if lo & SLOW != 0 || !self.is_same(id) {
@@ -138,9 +225,43 @@ impl Shortcut {
         let (new, adjust) = (value(lo) + i32::from(sop.op), before - i32::from(sop.op));
         let new = u16::try_from(new).ok().filter(|new| i32::from(*new) <= SEMVMX)?;
         let adjust = i16::try_from(adjust).ok()?;
-        let new_lo = with_value(lo, new.into(), self.rest);
+        let new_lo = with_value(lo, new.into(), self.0[PID]);
         let new_hi = Beside { owner: c.me, adjust: adjust.into() }.word();
         cell.cas((lo, hi), (new_lo, new_hi)).is_ok().then_some(Performed(entry))
+    }
+}
+
+/// What a process has last made of semaphores. Zeros: of none. In the process's own memory.
+pub struct Guesses([AtomicU64; 64]);
+
+/// The bits that no guess has, and one of which is set in a guess and an operation that don't make a value.
+/// What is kept is inverted there: zeros have both, whatever the operation is.
+const NONE: u64 = SLOW | SLOW >> 1;
+const _: () = assert!(SEMVMX as u64 + 1 == SLOW >> 1);
+
+impl Default for Guesses {
+    fn default() -> Guesses {
+        Guesses::new()
+    }
+}
+
+impl Guesses {
+    /// None.
+    pub const fn new() -> Guesses {
+        Guesses([const { AtomicU64::new(0) }; 64])
+    }
+
+    /// Forgets all of them.
+    #[cfg(all(test, feature = "model"))]
+    pub fn forget(&self) {
+        self.0.iter().for_each(|guess| guess.store(0, Relaxed));
+    }
+
+    /// Where what was made of a semaphore is kept; others share the place.
+    #[inline(always)]
+    fn of(&self, cell: &Pair) -> &AtomicU64 {
+        let address = core::ptr::from_ref(cell).addr();
+        &self.0[address / size_of::<Pair>() % self.0.len()]
     }
 }
 
@@ -168,6 +289,13 @@ mod tests {
         Sembuf { num, op, flg: 0 }
     }
 
+    /// An operation by a guess, without what `op` does where it fails.
+    fn guessed(set: &Shortcut, id: i32, sop: Sembuf, guesses: &Guesses) -> bool {
+        let words = set.words().map(AtomicU64::new);
+        // SAFETY: of this shortcut.
+        unsafe { op_guessed(&words, || true, id, sop.num, || sop.op, guesses) }.is_some()
+    }
+
     fn to(c: &Ctx, id: i32) -> Shortcut {
         let (shortcut, _) = Shortcut::to(c, id).unwrap();
         // SAFETY: of one shortcut, of this process.
@@ -176,23 +304,50 @@ mod tests {
 
     #[test]
     fn it_does_what_the_call_does_or_nothing() {
-        let world = World::new(1 << 20);
+        let (world, guesses) = (World::new(1 << 20), &Guesses::new());
         let process = world.process();
         let c = &process.ctx();
         let id = sem::get(c, IPC_PRIVATE, 3, 0o600).unwrap();
         let set = to(c, id);
-        assert!(set.op(id, plain(2, 5)).is_some() && set.op(id, plain(2, -4)).is_some());
-        set.op(id, plain(2, 1)).unwrap().at(77);
+        assert!(set.op(id, plain(2, 5), guesses).is_some() && set.op(id, plain(2, -4), guesses).is_some());
+        set.op(id, plain(2, 1), guesses).unwrap().at(77);
         assert_eq!((sem::getval(c, id, 2), sem::getpid(c, id, 2)), (Ok(2), Ok(process.pid())));
         assert_eq!(sem::stat(c, id).unwrap().otime, 77);
         for too_much in [plain(2, -3), plain(2, sem::SEMVMX as i16), plain(3, 1), plain(u16::MAX, 1)] {
-            assert!(set.op(id, too_much).is_none(), "{too_much:?}");
+            assert!(set.op(id, too_much, guesses).is_none(), "{too_much:?}");
         }
         sem::op(c, id, &[Sembuf { flg: SEM_UNDO, ..plain(0, 1) }], None).unwrap();
-        assert!(set.op(id, plain(0, 1)).is_none(), "somebody may be dead");
+        assert!(set.op(id, plain(0, 1), guesses).is_none(), "somebody may be dead");
         sem::setval(c, id, 1, 7).unwrap();
         sem::remove(c, id).unwrap();
-        assert!(set.op(id, plain(1, 1)).is_none(), "it is removed");
+        assert!(set.op(id, plain(1, 1), guesses).is_none(), "it is removed");
+    }
+
+    #[test]
+    fn a_guess_is_right_or_nothing_happens() {
+        let (world, guesses) = (World::new(1 << 20), &Guesses::new());
+        let (process, other) = (world.process(), world.process());
+        let c = &process.ctx();
+        let id = sem::get(c, IPC_PRIVATE, 3, 0o600).unwrap();
+        let set = to(c, id);
+        let by_guess = |op| guessed(&set, id, plain(2, op), guesses);
+        for op in [1, -1, sem::SEMVMX as i16, i16::MIN] {
+            assert!(!by_guess(op), "there is no guess");
+        }
+        assert!(set.op(id, plain(2, 1), guesses).is_some() && !by_guess(1), "it was somebody else's");
+        assert!(set.op(id, plain(2, 1), guesses).is_some() && by_guess(5) && by_guess(-4));
+        assert_eq!((sem::getval(c, id, 2), sem::getpid(c, id, 2)), (Ok(3), Ok(process.pid())));
+        assert!(!by_guess(0) && !by_guess(-4) && !by_guess(i16::MIN) && !by_guess(sem::SEMVMX as i16 - 2));
+        assert!(by_guess(sem::SEMVMX as i16 - 3) && !by_guess(1) && by_guess(-sem::SEMVMX as i16));
+        assert!(!guessed(&set, id, plain(3, 1), guesses) && !guessed(&set, id, plain(1, 1), guesses));
+        sem::op(&other.ctx(), id, &[plain(2, 1)], None).unwrap();
+        assert!(!by_guess(-1) && !by_guess(-1), "another process's");
+        assert!(set.op(id, plain(2, 1), guesses).is_some() && set.op(id, plain(2, 1), guesses).is_some());
+        sem::op(&other.ctx(), id, &[Sembuf { flg: SEM_UNDO, ..plain(2, 1) }], None).unwrap();
+        assert!(!by_guess(-1), "somebody may be dead");
+        assert_eq!(sem::getval(c, id, 2), Ok(4));
+        sem::remove(c, id).unwrap();
+        assert!(!by_guess(-1) && world.is_untouched_outside());
     }
 
     #[test]
@@ -228,25 +383,25 @@ mod tests {
 
     #[test]
     fn it_ends_where_the_set_becomes_another() {
-        let world = World::new(1 << 20);
+        let (world, guesses) = (World::new(1 << 20), &Guesses::new());
         let process = world.process();
         let c = &process.ctx();
         let id = sem::get(c, IPC_PRIVATE, 3, 0o600).unwrap();
         let set = to(c, id);
         sem::set(c, id, 1000, 1000, 0o400).unwrap();
-        assert!(set.op(id, plain(0, 1)).is_none(), "another mode");
+        assert!(set.op(id, plain(0, 1), guesses).is_none(), "another mode");
         sem::set(c, id, 1000, 1000, 0o600).unwrap();
-        assert!(set.op(id, plain(0, 1)).is_some());
+        assert!(set.op(id, plain(0, 1), guesses).is_some());
         let entry = c.pool.sem(id as u32 & (MAX_ENTRIES - 1)).unwrap(); // unpaid
 
         // As with an id that has come back after all others.
         entry.cells.fetch_add(16, Relaxed);
-        assert!(set.op(id, plain(0, 1)).is_none(), "another place");
+        assert!(set.op(id, plain(0, 1), guesses).is_none(), "another place");
         entry.cells.fetch_sub(16, Relaxed);
         entry.nsems.store(2, Relaxed);
-        assert!(set.op(id, plain(0, 1)).is_none(), "another size");
+        assert!(set.op(id, plain(0, 1), guesses).is_none(), "another size");
         entry.nsems.store(3, Relaxed);
-        assert!(set.op(id, plain(0, 1)).is_some());
+        assert!(set.op(id, plain(0, 1), guesses).is_some());
     }
 
     #[test]
@@ -268,7 +423,7 @@ mod tests {
 
     #[test]
     fn it_never_leads_out_of_what_was_checked() {
-        let world = World::new(1 << 20);
+        let (world, guesses) = (World::new(1 << 20), &Guesses::new());
         let process = world.process();
         let c = &process.ctx();
         let id = sem::get(c, IPC_PRIVATE, 2, 0o600).unwrap();
@@ -279,12 +434,13 @@ mod tests {
             for word in [&entry.nsems, &entry.cells] {
                 let good = word.swap(bad, Relaxed);
                 for num in [0, 1, 2, 3, u16::MAX] {
-                    assert!(set.op(id, plain(num, 1)).is_none());
+                    assert!(!guessed(&set, id, plain(num, 1), guesses));
+                    assert!(set.op(id, plain(num, 1), guesses).is_none());
                 }
                 word.store(good, Relaxed);
             }
         }
-        assert!(set.op(id, plain(1, 1)).is_some() && world.is_untouched_outside());
+        assert!(set.op(id, plain(1, 1), guesses).is_some() && world.is_untouched_outside());
     }
 
     #[test]
@@ -301,7 +457,7 @@ mod tests {
 
     #[test]
     fn an_id_that_another_user_has_by_now_leads_nowhere() {
-        let world = World::new(1 << 20);
+        let (world, guesses) = (World::new(1 << 20), &Guesses::new());
         let (process, victim) = (world.process(), world.process());
         victim.set_cred(Cred { uid: 2000, gid: 2000, caps: 0 });
         let (c, v) = (&process.ctx(), &victim.ctx());
@@ -316,6 +472,6 @@ mod tests {
         let theirs = sem::get(v, IPC_PRIVATE, 1, 0o600).unwrap();
         assert_eq!(theirs, id);
         assert_eq!(sem::op(c, id, &[plain(0, 1)], None), Err(crate::Errno::EACCES));
-        assert!(set.op(id, plain(0, 1)).is_none(), "another user's set was changed");
+        assert!(set.op(id, plain(0, 1), guesses).is_none(), "another user's set was changed");
     }
 }

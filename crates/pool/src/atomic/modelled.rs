@@ -145,3 +145,6 @@ pub unsafe fn zero(at: *mut u8, len: usize) {
         unsafe { core::ptr::write_bytes(at, 0, len) }
     }
 }
+
+/// Nothing, in a model.
+pub fn prefetch_to_write<T>(_: *const T) {}

@@ -1,0 +1,40 @@
+//! Functions of libc that this library has functions of the same names for.
+
+use core::ffi::{c_void, CStr};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// A function of libc, or of another library that stands between.
+pub struct Next {
+    name: &'static CStr,
+    at: AtomicUsize,
+}
+
+impl Next {
+    /// The next one after this library's.
+    pub const fn new(name: &'static CStr) -> Next {
+        Next { name, at: AtomicUsize::new(0) }
+    }
+
+    /// Its address. Looked up at the first use: a library that was loaded before this one may call before
+    /// `load` has run.
+    pub fn address(&self) -> usize {
+        match self.at.load(Relaxed) {
+            0 => self.find(),
+            at => at,
+        }
+    }
+
+    #[cold]
+    fn find(&self) -> usize {
+        // SAFETY: a string; the loader is there, for it is being asked for something.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        let at = if found.is_null() { missing as *const () as usize } else { found as usize };
+        self.at.store(at, Relaxed);
+        at
+    }
+}
+
+/// In place of a function that libc does not have.
+extern "C" fn missing() -> *mut c_void {
+    core::ptr::null_mut()
+}
