@@ -217,8 +217,13 @@ def main():
     check("the pool's lock", pool.u32(root), 0)
     check("the pool's redo log", pool.u64(4096), 0)
     check("pending pages", [pool.u64(root + 592 + i * 24) for i in range(32)], [0] * 32)
-    check("pages that are not free", pool.check_heap("pages", root + 144), 2)
-    blocks = pool.check_heap("small", root + 368)
+    # The small heap has the blocks before its end, and no page before it is free.
+    (_, base, count), (_, first, _) = pool.heaps["small"], pool.heaps["pages"]
+    end = pool.u64(root + 2576)
+    before = (base + end * BLOCK - first) // PAGE
+    check("the small heap ends with a page", base + end * BLOCK, first + before * PAGE)
+    check("pages that are not free", pool.check_heap("pages", root + 144), before + 2)
+    blocks = pool.check_heap("small", root + 368) - (count - end)
     # An attachment record; semaphores and their log; the queue's log; its ring.
     expected = (
         1 + -(-(5 * 16 + 16 + 31 * 16) // BLOCK) + -(-(16 + 24 * 16) // BLOCK) + 64 * 128 // BLOCK
