@@ -1,6 +1,7 @@
 //! `vshmem balance`: keeps running machines near their memory.
 
 use clap::{Parser, ValueEnum};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -8,6 +9,7 @@ use vshmem_balance::host::live;
 use vshmem_balance::simulator::many::{self, Scenario};
 use vshmem_balance::simulator::paper;
 use vshmem_balance::{report, INTERVAL};
+use vshmem_cluster::document::{schema, Document};
 use vshmem_cluster::{error, Error, Result};
 use vshmem_place::hwloc;
 use vshmem_place::topology::Topology;
@@ -54,6 +56,9 @@ struct Options {
     /// Print JSON: a line for each step, or what was simulated
     #[arg(long)]
     json: bool,
+    /// Print the JSON Schema of what --json prints
+    #[arg(long, conflicts_with_all = ["json", "explain", "restore"])]
+    schema: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -74,12 +79,17 @@ enum Simulation {
 }
 
 /// What `--simulate host --json` prints.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Many<'a> {
+    /// The host.
     topology: &'a str,
+    /// How many machines it has.
     machines: u32,
+    /// vCPUs that are active on average, as part of the cores.
     load: f64,
+    /// Simulated seconds.
     seconds: f64,
+    /// What each rule has made of it.
     rules: &'a [many::Outcome],
 }
 
@@ -95,10 +105,11 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<()> {
     match options.simulate {
+        simulation if options.schema => print(&schema_of(simulation)).map(drop),
         Some(Simulation::Paper) => {
             let table = paper::table(options.seed);
             match options.json {
-                true => print(&json(&table)),
+                true => print(&Document::text(&table)),
                 false => print(&report::paper(&table)),
             }
             .map(drop)
@@ -128,7 +139,7 @@ fn simulate_host(options: &Options) -> Result<()> {
     let text = match options.json {
         true => {
             let topology = &topology.source;
-            json(Many { topology, machines: options.machines, load, seconds, rules })
+            Document::text(Many { topology, machines: options.machines, load, seconds, rules })
         }
         false => report::many(&topology, &scenario, rules),
     };
@@ -144,8 +155,14 @@ fn positive(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
-fn json<T: Serialize>(body: T) -> String {
-    serde_json::to_string_pretty(&report::Document::of(body)).expect("it is plain data") + "\n"
+/// The schema of what is printed with `--json`.
+fn schema_of(simulation: Option<Simulation>) -> String {
+    let schema = match simulation {
+        None => schema::<live::Told>(),
+        Some(Simulation::Paper) => schema::<paper::Table>(),
+        Some(Simulation::Host) => schema::<Many<'_>>(),
+    };
+    serde_json::to_string_pretty(&schema).expect("it is plain data") + "\n"
 }
 
 /// Prints text; false if nobody reads it any more.
@@ -166,5 +183,22 @@ mod tests {
     #[test]
     fn the_options_are_consistent() {
         Options::command().debug_assert();
+    }
+
+    #[test]
+    fn shapes_are_written_down() {
+        let all = [
+            ("balance", None, ""),
+            ("balance-paper", Some(Simulation::Paper), " --simulate paper"),
+            ("balance-host", Some(Simulation::Host), " --simulate host"),
+        ];
+        for (name, simulation, option) in all {
+            let file = format!("{}/../../docs/schemas/{name}.json", env!("CARGO_MANIFEST_DIR"));
+            let written = std::fs::read_to_string(&file).unwrap_or_default();
+            assert!(
+                written == schema_of(simulation),
+                "what is printed has changed: see docs/json.md, and write {file} anew by vshmem balance --schema{option}"
+            );
+        }
     }
 }

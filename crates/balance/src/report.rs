@@ -1,25 +1,9 @@
-//! What is printed: documents of JSON, and simulations as text.
+//! Simulations as text.
 
 use crate::simulator::many::{Outcome, Scenario};
 use crate::simulator::paper::{Scheduling, Table};
-use serde::Serialize;
 use vshmem_cluster::size;
 use vshmem_place::topology::Topology;
-
-/// What `--json` prints. Readers ignore fields that they do not know.
-#[derive(Serialize)]
-pub struct Document<T> {
-    version: u32,
-    #[serde(flatten)]
-    body: T,
-}
-
-impl<T> Document<T> {
-    /// With the version of all of them.
-    pub fn of(body: T) -> Document<T> {
-        Document { version: 1, body }
-    }
-}
 
 /// The published table beside the model's.
 pub fn paper(table: &Table) -> String {

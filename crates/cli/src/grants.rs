@@ -2,12 +2,12 @@
 
 use crate::args::ClusterArg;
 use crate::complete::values;
-use crate::json::line;
 use crate::output::{each, print};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
+use vshmem_cluster::document::Document;
 use vshmem_cluster::{grant as give, interrupt, launchers, revoke as take, GrantResult, HostPool, Result};
 
 #[derive(Args)]
@@ -120,7 +120,7 @@ pub fn grant(grant: &Grant) -> Result<u8> {
         let mut target = launchers::target(&grant.cluster.cluster, machine)?;
         let done = give(&mut target, &pool, grant.timeout)?;
         if grant.json {
-            return print(&line(Granted {
+            return print(&Document::line(Granted {
                 machine,
                 pool: &done.name,
                 address: &done.address,
@@ -169,7 +169,7 @@ pub fn revoke(revoke: &Revoke) -> Result<u8> {
             }
         };
         if revoke.json {
-            return print(&line(Revoked {
+            return print(&Document::line(Revoked {
                 machine,
                 pool: &name,
                 off,

@@ -1,12 +1,9 @@
 //! `vshmem schema`: the JSON Schemas of what commands print with `--json` (docs/json.md).
 
-use crate::json::Document;
 use crate::output::print;
 use clap::ValueEnum;
-use schemars::generate::SchemaSettings;
-use schemars::transform::{transform_subschemas, Transform};
-use schemars::{JsonSchema, Schema};
-use vshmem_cluster::Result;
+use schemars::Schema;
+use vshmem_cluster::{document, Result};
 
 /// The commands that have `--json`.
 #[derive(Clone, Copy, ValueEnum)]
@@ -50,41 +47,20 @@ pub fn schema(which: Documents) -> Result<u8> {
 
 fn schema_of(which: Documents) -> Schema {
     match which {
-        Documents::Agent => shape::<crate::agent::Status>(),
-        Documents::Check => shape::<crate::check::Shown<'_>>(),
-        Documents::Devices => shape::<crate::devices::Report>(),
-        Documents::Doctor => shape::<crate::doctor::Report<'_>>(),
-        Documents::DoctorDaemon => shape::<vshmem_doctor::Status>(),
-        Documents::DoctorProof => shape::<vshmem_doctor::Proof>(),
-        Documents::Explain => shape::<crate::explain::Explained>(),
-        Documents::Grant => shape::<crate::grants::Granted<'_>>(),
-        Documents::Ipcs => shape::<crate::ipcs::All<'_>>(),
-        Documents::Mpirun => shape::<crate::mpirun::explain::Explained>(),
-        Documents::PoolLs => shape::<crate::pools::All<'_>>(),
-        Documents::Ps => shape::<crate::machines::All<'_>>(),
-        Documents::Revoke => shape::<crate::grants::Revoked<'_>>(),
-        Documents::Top => shape::<crate::top::Line<'_>>(),
-    }
-}
-
-fn shape<T: JsonSchema>() -> Schema {
-    let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(NothingElse);
-    let mut schema = settings.into_generator().into_root_schema_for::<Document<T>>();
-    // The name of an internal type means nothing to readers.
-    schema.remove("title");
-    schema
-}
-
-/// No object has a field that the schema does not describe.
-#[derive(Clone)]
-struct NothingElse;
-
-impl Transform for NothingElse {
-    fn transform(&mut self, schema: &mut Schema) {
-        transform_subschemas(self, schema);
-        if schema.get("properties").is_some() {
-            schema.insert("additionalProperties".into(), false.into());
-        }
+        Documents::Agent => document::schema::<crate::agent::Status>(),
+        Documents::Check => document::schema::<crate::check::Shown<'_>>(),
+        Documents::Devices => document::schema::<crate::devices::Report>(),
+        Documents::Doctor => document::schema::<crate::doctor::Report<'_>>(),
+        Documents::DoctorDaemon => document::schema::<vshmem_doctor::Status>(),
+        Documents::DoctorProof => document::schema::<vshmem_doctor::Proof>(),
+        Documents::Explain => document::schema::<crate::explain::Explained>(),
+        Documents::Grant => document::schema::<crate::grants::Granted<'_>>(),
+        Documents::Ipcs => document::schema::<crate::ipcs::All<'_>>(),
+        Documents::Mpirun => document::schema::<crate::mpirun::explain::Explained>(),
+        Documents::PoolLs => document::schema::<crate::pools::All<'_>>(),
+        Documents::Ps => document::schema::<crate::machines::All<'_>>(),
+        Documents::Revoke => document::schema::<crate::grants::Revoked<'_>>(),
+        Documents::Top => document::schema::<crate::top::Line<'_>>(),
     }
 }
 
@@ -92,8 +68,8 @@ impl Transform for NothingElse {
 mod tests {
     use super::*;
     use crate::description;
-    use crate::json::VERSION;
     use serde_json::Value;
+    use vshmem_cluster::document::VERSION;
 
     /// Each object's properties are told as far down as there are any. One alone is a case, which is told as
     /// a whole.

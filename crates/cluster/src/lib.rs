@@ -19,6 +19,7 @@
 //! | `state` | what is written down of clusters |
 //! | `view`, `client` | pools that are open, to look at or joined |
 //! | `contents`, `check`, `sample` | what is found in them |
+//! | `document` | what commands print with `--json` |
 //! | `wire` | the protocol between a host and a machine's agent |
 
 mod boot;
@@ -29,6 +30,7 @@ mod commands;
 pub mod contents;
 pub mod description;
 mod descriptors;
+pub mod document;
 mod elf;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;

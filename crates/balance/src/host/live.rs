@@ -4,8 +4,10 @@ use super::session::{Session, Step};
 use crate::moves::{Migration, Pin};
 use crate::observation::Machine;
 use crate::policy::Settings;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::{Duration, Instant};
+use vshmem_cluster::document::Document;
 use vshmem_cluster::placement::cpuset::CpuSet;
 use vshmem_cluster::{interrupt, size, Result};
 use vshmem_place::topology::Topology;
@@ -26,44 +28,57 @@ pub struct Options {
 }
 
 /// A step, as JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Told {
     /// Seconds that it is about.
     seconds: f64,
+    /// The machines.
     machines: Vec<MachineTold>,
+    /// vCPUs that may run elsewhere from now on.
     pins: Vec<PinTold>,
+    /// Memory that moves.
     migrations: Vec<MigrationTold>,
     /// What would help and can't be done.
     warnings: Vec<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct MachineTold {
+    /// Its name.
     name: String,
-    /// Processors that its vCPUs had, and that they waited for.
+    /// Processors that its vCPUs had.
     run: f64,
+    /// Processors that they waited for.
     wait: f64,
     /// The processors on which they ran last.
     processors: CpuSet,
-    /// Bytes of its memory by node; empty on a host with one.
+    /// Pairs of a node and the bytes of its memory there; empty on a host with one.
     memory: Vec<(u32, u64)>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct PinTold {
+    /// Its machine.
     machine: String,
+    /// Which vCPU of it.
     vcpu: usize,
+    /// The processors on which it may run.
     processors: CpuSet,
     /// It has to leave the core where it ran.
     displaces: bool,
+    /// In words.
     why: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct MigrationTold {
+    /// Its machine.
     machine: String,
+    /// The node that has it.
     from: u32,
+    /// The node that gets it.
     to: u32,
+    /// How much goes in this step.
     bytes: u64,
 }
 
@@ -128,7 +143,7 @@ fn steps(session: &mut Session, options: Options, say: &mut dyn FnMut(&str) -> R
         let text = match options.json {
             true => {
                 let told = Told::of(&session.topology, &step);
-                serde_json::to_string(&crate::report::Document::of(told)).expect("it is plain data") + "\n"
+                Document::line(told)
             }
             false => {
                 step.warnings.iter().for_each(|why| eprintln!("vshmem balance: {why}"));

@@ -7,6 +7,7 @@ use super::world::{host, Guest, Measured, World};
 use crate::moves::Place;
 use crate::policy::Settings;
 use fastrand::Rng;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Instant;
 use vshmem_place::topology::Topology;
@@ -32,7 +33,7 @@ pub struct Scenario {
 }
 
 /// What a rule has made of it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Outcome {
     /// The rule.
     pub rule: &'static str,

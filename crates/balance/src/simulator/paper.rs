@@ -16,6 +16,7 @@ use super::rule::Rule;
 use super::world::{host, Guest, World};
 use crate::moves::Place;
 use crate::policy::Settings;
+use schemars::JsonSchema;
 use serde::Serialize;
 use vshmem_place::topology::Topology;
 
@@ -27,7 +28,7 @@ const SECONDS: f64 = 400.0;
 const MEMORY: u64 = 4 << 30;
 
 /// How vCPUs are scheduled.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduling {
     /// Wherever the hypervisor's scheduler puts them.
@@ -45,7 +46,7 @@ pub enum Scheduling {
 }
 
 /// A row of the table.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Row {
     /// The machine's vCPUs.
     pub vcpus: usize,
@@ -62,7 +63,7 @@ pub struct Row {
 }
 
 /// What was fitted.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Fitted {
     /// What the hypervisor adds to each second.
     pub hypervisor: f64,
@@ -75,7 +76,7 @@ pub struct Fitted {
 }
 
 /// The table.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Table {
     /// What was fitted.
     pub fitted: Fitted,

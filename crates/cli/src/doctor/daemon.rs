@@ -1,10 +1,11 @@
 //! `vshmem doctor --daemon idle`: how the daemon stands, and what it gains.
 
 use super::state;
-use crate::json::{line, print_document};
+use crate::json::print_document;
 use crate::output::print;
 use crate::table::Table;
 use clap::ValueEnum;
+use vshmem_cluster::document::Document;
 use vshmem_cluster::Result;
 use vshmem_doctor::{keep_from_idling, prove, Contender, Live, Proof, Spread, Status, System};
 
@@ -31,7 +32,7 @@ pub fn idle(only_proves: bool, json: bool) -> Result<u8> {
     keep_from_idling(&system, &Live, &mut |status| {
         let beginning = std::mem::take(&mut first);
         match json {
-            true => print(&line(status)),
+            true => print(&Document::line(status)),
             false => print(&describe(status, beginning)),
         }
     })?;

@@ -5,7 +5,6 @@ mod screen;
 mod watch;
 
 use crate::args;
-use crate::json::line;
 use crate::output::print;
 use frame::View;
 use schemars::JsonSchema;
@@ -13,6 +12,7 @@ use serde::Serialize;
 use std::io::{self, IsTerminal};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use vshmem_cluster::document::Document;
 use vshmem_cluster::sample::Sample;
 use vshmem_cluster::{interrupt, Result};
 use watch::Watch;
@@ -50,7 +50,7 @@ pub fn top(top: &args::Top) -> Result<u8> {
         let text = if top.json {
             let pools = &watch.samples;
             let interval = interval.as_secs_f64();
-            line(Line { interval, pools })
+            Document::line(Line { interval, pools })
         } else {
             format!("{}\n", frame::text(&view, &watch.samples))
         };
