@@ -1,5 +1,6 @@
 //! Is a queue as it must be? For [`crate::check`].
 
+use super::choose::choose;
 use super::end::At;
 use super::mark::State;
 use super::queue::{Queue, Slow, LOG_ENTRIES};
@@ -171,7 +172,7 @@ fn nobody_waits_in_vain(slow: &Slow, report: Report) {
     };
     for ticket in waiters::each(slow.c, slow.queue.receivers()) {
         let wanted = deliver::wanted(ticket.waiter);
-        let there = scan::choose(slow, &ring, wanted).is_some();
+        let there = choose(slow, &ring, wanted).is_some();
         demand(report, !there, Location::Waiter(ticket.index), "its message is there, and it still waits", 0);
     }
 }

@@ -1,10 +1,11 @@
 //! Handing a message to a receiver that waits (`pipelined_send` in Linux).
 
+use super::choose::{choose, Wanted};
 use super::end::{self, At};
 use super::mark::{Mark, State};
 use super::queue::Slow;
 use super::ring::{cells_for, Ring};
-use super::scan::{self, Item, Wanted};
+use super::scan::{self, Item};
 use super::{waiter, MSG_NOERROR};
 use crate::waiters::{self, Ticket};
 use crate::{pid_word, Errno, ProcId};
@@ -37,7 +38,7 @@ pub fn deliver(slow: &Slow, ring: &Ring, tail: At, kind: i64, len: usize) -> Res
             waiter::take_out(slow, queue.receivers(), ticket, Err(Errno::EINTR))?;
             continue;
         }
-        if scan::choose(slow, ring, wanted(w)).is_some() {
+        if choose(slow, ring, wanted(w)).is_some() {
             waiter::retry_one(slow, ticket)?;
             continue;
         }

@@ -34,6 +34,9 @@ pub struct Mark {
     pub owner: u16,
 }
 
+/// Most bytes, or cells.
+pub const LONGEST: u32 = (1 << 24) - 1;
+
 /// The part of a lap that a mark keeps.
 pub const LAP: u32 = (1 << 20) - 1;
 
@@ -43,7 +46,7 @@ impl Mark {
     pub const fn word(self) -> u64 {
         self.state as u64
             | ((self.lap & LAP) as u64) << 4
-            | (self.len as u64 & 0xff_ffff) << 24
+            | (self.len as u64 & LONGEST as u64) << 24
             | (self.owner as u64) << 48
     }
 
@@ -63,7 +66,7 @@ impl Mark {
         Some(Mark {
             state,
             lap: (word >> 4) as u32 & LAP,
-            len: (word >> 24) as u32 & 0xff_ffff,
+            len: (word >> 24) as u32 & LONGEST,
             owner: (word >> 48) as u16,
         })
     }

@@ -29,6 +29,7 @@
 
 mod cancel;
 pub(crate) mod check;
+mod choose;
 mod ctl;
 mod deliver;
 mod done;

@@ -1,12 +1,13 @@
 //! `msgrcv`.
 
+use super::choose::Wanted;
 use super::done;
 use super::end::{self, record_use, At, MAX_STEP};
 use super::mark::State;
 use super::name::name_receiver;
 use super::queue::Queue;
 use super::ring::cells_for;
-use super::scan::{self, Wanted};
+use super::scan;
 use super::take::{after, take, Incoming, Received};
 use super::waiter::register_receiver;
 use super::wary::Wary;

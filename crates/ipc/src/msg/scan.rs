@@ -20,16 +20,22 @@ pub struct Item {
     pub cells: u32,
 }
 
-/// The item at a position, if the ring is sound there. Short ones follow closely upon each other, which costs
-/// little.
-fn item(c: &Ctx, ring: &Ring, pos: u32, left: u32) -> Option<Item> {
+/// The item at a position, if the ring is sound there.
+#[inline]
+pub fn item(ring: &Ring, pos: u32, left: u32) -> Option<Item> {
     let mark = ring.mark(pos)?;
     let cells = cells_of(mark)?;
-    c.pay(LOOK.min(cells.into()))?;
     (cells >= 1 && cells <= left).then_some(Item { pos, mark, cells })
 }
 
+/// What a look at it costs. Short ones follow closely upon each other, which costs little.
+#[inline]
+pub fn price(item: Item) -> u64 {
+    LOOK.min(item.cells.into())
+}
+
 /// Cells of what a mark stands before.
+#[inline]
 pub fn cells_of(mark: Mark) -> Option<u32> {
     match mark.state {
         State::Ready | State::Taken | State::Assigned => Some(cells_for(mark.len as usize)),
@@ -38,18 +44,35 @@ pub fn cells_of(mark: Mark) -> Option<u32> {
     }
 }
 
+/// Where the head is, and how many cells there are up to the tail.
+pub fn all(slow: &Slow, ring: &Ring) -> (u32, u32) {
+    let (head, tail) = (slow.queue.head().pos, slow.queue.tail().pos);
+    (head, tail.wrapping_sub(head).min(ring.cells()))
+}
+
+/// Looks are paid for in sums of about this much.
+const SUM: u64 = 64;
+
 /// Calls `stop` with everything between head and tail, in order, until it returns true; returns that.
+#[inline]
 pub fn find(slow: &Slow, ring: &Ring, mut stop: impl FnMut(Item) -> bool) -> Option<Item> {
-    let (mut pos, tail) = (slow.queue.head().pos, slow.queue.tail().pos);
-    let mut left = tail.wrapping_sub(pos).min(ring.cells());
+    let (mut pos, mut left) = all(slow, ring);
+    let mut owed = 0;
     while left > 0 {
-        let item = item(slow.c, ring, pos, left)?;
+        let item = item(ring, pos, left)?;
+        owed += price(item);
+        if owed >= SUM {
+            slow.c.pay(owed)?;
+            owed = 0;
+        }
         if stop(item) {
-            return Some(item);
+            // Nothing is found that can't be paid for.
+            return slow.c.pay(owed).map(|()| item);
         }
         pos = pos.wrapping_add(item.cells);
         left -= item.cells;
     }
+    slow.c.pay(owed)?;
     None
 }
 
@@ -151,7 +174,10 @@ pub fn behind(slow: &Slow, ring: &Ring, mut see: impl FnMut(Item)) {
     let mut pos = done::at(&slow.queue);
     let mut left = slow.queue.head().pos.wrapping_sub(pos);
     // What makes no sense there was written by somebody who scribbles, and keeps nobody.
-    while let Some(item) = (left > 0).then(|| item(slow.c, ring, pos, left)).flatten() {
+    while let Some(item) = (left > 0).then(|| item(ring, pos, left)).flatten() {
+        if slow.c.pay(price(item)).is_none() {
+            return;
+        }
         see(item);
         pos = pos.wrapping_add(item.cells);
         left -= item.cells;
@@ -174,83 +200,6 @@ pub fn at_work(slow: &Slow, ring: &Ring) -> Option<Item> {
 /// reaped.
 pub fn is_owed(slow: &Slow, ring: &Ring) -> bool {
     find(slow, ring, |item| item.mark.state == State::Assigned).is_some()
-}
-
-/// Which messages a receiver wants, as `convert_mode` in Linux has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// The first.
-    Any,
-    /// The first of this type.
-    Equal(i64),
-    /// The first of any other type.
-    Except(i64),
-    /// The first of the lowest type that is not above this.
-    UpTo(i64),
-    /// The n-th, whatever it is (`MSG_COPY`).
-    Number(i64),
-}
-
-impl Wanted {
-    /// From the arguments of `msgrcv`.
-    #[inline]
-    pub fn new(mtyp: i64, flg: i32) -> Wanted {
-        if flg & super::MSG_COPY != 0 {
-            Wanted::Number(mtyp)
-        } else if mtyp == 0 {
-            Wanted::Any
-        } else if mtyp < 0 {
-            Wanted::UpTo(mtyp.checked_neg().unwrap_or(i64::MAX))
-        } else if flg & super::MSG_EXCEPT != 0 {
-            Wanted::Except(mtyp)
-        } else {
-            Wanted::Equal(mtyp)
-        }
-    }
-
-    /// Does a message of this type do?
-    #[inline]
-    pub fn accepts(self, kind: i64) -> bool {
-        match self {
-            Wanted::Any | Wanted::Number(_) => true,
-            Wanted::Equal(t) => kind == t,
-            Wanted::Except(t) => kind != t,
-            Wanted::UpTo(t) => kind <= t,
-        }
-    }
-
-    /// Is a message of this type at the head certainly the one?
-    #[inline]
-    pub fn takes_first(self, kind: i64) -> bool {
-        match self {
-            Wanted::UpTo(_) => kind == 1 && self.accepts(kind),
-            Wanted::Number(_) => false,
-            _ => self.accepts(kind),
-        }
-    }
-}
-
-/// The message that a receiver gets.
-pub fn choose(slow: &Slow, ring: &Ring, wanted: Wanted) -> Option<Item> {
-    let mut best: Option<(i64, Item)> = None;
-    let mut number = 0;
-    find(slow, ring, |item| {
-        if item.mark.state != State::Ready {
-            return false;
-        }
-        let kind = ring.kind(item.pos);
-        let is_it = match wanted {
-            Wanted::Number(n) => number == n,
-            Wanted::UpTo(_) => wanted.accepts(kind) && best.is_none_or(|(k, _)| kind < k),
-            _ => wanted.accepts(kind),
-        };
-        number += 1;
-        if is_it {
-            best = Some((kind, item));
-        }
-        best.is_some() && (!matches!(wanted, Wanted::UpTo(_)) || best.is_some_and(|(k, _)| k == 1))
-    });
-    best.map(|(_, item)| item)
 }
 
 /// A transaction could not be made: the ring is damaged.

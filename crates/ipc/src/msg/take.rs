@@ -1,11 +1,12 @@
 //! Taking a message out of a queue whose lock is held.
 
+use super::choose::{choose, Wanted};
 use super::done;
 use super::end::{self, At};
 use super::mark::State;
 use super::queue::Slow;
 use super::ring::Ring;
-use super::scan::{self, Item, Wanted};
+use super::scan::{self, Item};
 use super::waiter::wake_senders;
 use super::MSG_NOERROR;
 use crate::{pid_word, Ctx, Errno};
@@ -60,7 +61,7 @@ pub unsafe fn take(slow: &Slow, into: Incoming, wanted: Wanted) -> Result<Option
     let Some(ring) = slow.queue.ring(slow.c) else {
         return Ok(None);
     };
-    let Some(item) = scan::choose(slow, &ring, wanted) else {
+    let Some(item) = choose(slow, &ring, wanted) else {
         return Ok(None);
     };
     let len = item.mark.len as usize;

@@ -1,8 +1,9 @@
 //! Waiting for a message or for space.
 
+use super::choose::Wanted;
 use super::queue::{Queue, Slow};
 use super::remove::finish_removal;
-use super::scan::{self, Wanted};
+use super::scan;
 use super::take::{take, take_assigned, Incoming, Received};
 use super::wary::Wary;
 use crate::waiters::{self, Queue as WaitQueue, Ticket, RETRY};
