@@ -163,8 +163,10 @@ int bench_crowd(const char *argument) {
     struct crowd c = {0};
     const struct kind *kind = kind_of(argument);
     const char *comma = strchr(argument, ',');
+    if (strstr(argument, ",long") != NULL) /* for shares: slices of processors even out */
+        bench_seconds *= 10;
     if (kind == NULL || atoi(comma + 1) < 1 || (c.size = atoi(comma + 1) * processors()) > MOST) {
-        fprintf(stderr, "bench: crowd needs mutex,N or undo,N or set,N or queue,N or ring,N\n");
+        fprintf(stderr, "bench: crowd needs mutex|undo|set|queue|ring,N[,long]\n");
         return 2;
     }
     int is_queue = kind->each < 0;

@@ -25,7 +25,7 @@ static const struct {
     {"stream", bench_stream, "[bare,]SIZE: messages from one process to another"},
     {"segment", bench_segment, "SIZE: get, attach, touch, detach, remove"},
     {"lookup", bench_lookup, "SETS,SEGMENTS: get, attach and operate among so many IPC objects"},
-    {"crowd", bench_crowd, "mutex|undo|set|queue|ring,N: N processes per processor"},
+    {"crowd", bench_crowd, "mutex|undo|set|queue|ring,N[,long]: N processes per processor"},
     {"sleeper", bench_sleeper, "wake|semaphore|queue: long waits"},
     {"process", bench_process,
      "plain|used|attached|first|resident: fork, exit and wait; the first call; memory in use"},

@@ -171,13 +171,14 @@ def crowds(name: str, word: str, factor: float, sizes: tuple[int, ...]) -> tuple
 
 def fair(name: str, word: str, n: int) -> Case:
     """What a fair share is of the least that a process of a crowd gets."""
-    command = f"crowd {word},{n}"
+    command = f"crowd {word},{n},long"
     return Case(
         SUITE,
         f"{name}, {n} processes per core: fair share over the least",
         NATIVE,
         (ipcbench(KERNEL, command, line=1), vshmem(command, line=1)),
         unit="x",
+        once=True,
         wanted=(Wanted(absolute=2),),
     )
 
