@@ -3,7 +3,8 @@
 #include "check.h"
 #include <sys/resource.h>
 
-enum { SEGMENT = 1 << 20, LITTLE = 64 << 20 };
+/* So large that the memory of one that is gone is not kept for the next, which then has none. */
+enum { SEGMENT = 9 << 20, LITTLE = 64 << 20 };
 
 static char *attached(void) {
     int id = shmget(IPC_PRIVATE, SEGMENT, 0600);

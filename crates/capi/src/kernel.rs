@@ -80,6 +80,10 @@ impl Kernel for OpenPool {
         self.asked().handle.release(offset, len)
     }
 
+    fn backed(&self, offset: u64, len: u64) -> Option<u64> {
+        self.asked().handle.backed(offset, len)
+    }
+
     fn available_memory(&self) -> Option<u64> {
         self.asked().handle.available_memory()
     }

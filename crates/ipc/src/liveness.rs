@@ -168,5 +168,6 @@ fn has_process(c: &Ctx, is_it: impl Fn((ProcId, u16), u32) -> bool) -> bool {
 pub fn leave(c: &Ctx) -> bool {
     let signals = SignalsBlocked::hurried(c.kernel);
     clean(c, &signals, c.me);
+    shm::leave(c, &signals);
     !signals.has_failed() && !c.budget.is_spent()
 }

@@ -112,11 +112,21 @@ const AT_ONCE: u64 = 2 << 20;
 /// Empties all free pages, if that can be done, for a call that found no memory. If it is too much for one
 /// call, the next one goes on. Returns whether something was emptied.
 pub(crate) fn empty_all(c: &Ctx, signals: &SignalsBlocked) -> bool {
+    empty(c, signals, 1)
+}
+
+/// The same of those that are not kept for small segments.
+pub(crate) fn empty_long(c: &Ctx, signals: &SignalsBlocked) -> bool {
+    empty(c, signals, LEAST)
+}
+
+/// The same where so many are in a row.
+fn empty(c: &Ctx, signals: &SignalsBlocked, least: u32) -> bool {
     let all = c.pool.geometry().pages.count;
     // Others may use pages again as fast as they are emptied.
     let (mut cursor, mut left) = (Cursor::default(), all);
     while let (1.., Ok(guard)) = (left, dir::lock(c, signals)) {
-        if let Some(part) = next(c, 1, AT_ONCE, &mut cursor) {
+        if let Some(part) = next(c, least, AT_ONCE, &mut cursor) {
             let (at, len) = part.bytes(c);
             if c.release(at, len) > 0 || set_clean(c, &guard, &part).is_err() {
                 break;

@@ -465,9 +465,23 @@ impl Kernel for Process {
         reserved.retain(|page| !whole.contains(page));
         self.world.memory.mem().zero(offset, len)
     }
+    fn backed(&self, offset: u64, len: u64) -> Option<u64> {
+        self.call();
+        if self.in_machine.load(SeqCst) {
+            return None;
+        }
+        let pages = offset / PAGE..(offset + len).div_ceil(PAGE);
+        // Not while releases are held up.
+        let reserved = self.world.reserved.try_lock().ok()?;
+        let word = |at| self.world.memory.mem().word_anywhere(at).unwrap().load(SeqCst);
+        let is_written = |page| (0..PAGE / 8).any(|i| word(page * PAGE + i * 8) != 0);
+        let backed = pages.filter(|page| reserved.contains(page) || is_written(*page)).count();
+        Some(backed as u64 * PAGE)
+    }
     fn available_memory(&self) -> Option<u64> {
         self.call();
-        Some(self.world.memory.len() as u64)
+        // Plenty, whatever the pool has.
+        Some(4 * self.world.memory.len() as u64)
     }
     fn now(&self) -> i64 {
         self.call();

@@ -146,6 +146,12 @@ impl<'a> Ctx<'a> {
         }
     }
 
+    /// See [`Kernel::backed`].
+    pub fn backed(&self, offset: u64, len: u64) -> Option<u64> {
+        self.pay(ASK + len / PAGE)?;
+        self.kernel.backed(offset, len)
+    }
+
     /// Is the process that had `slot` with a generation that `is_it` accepts certainly dead? Nobody is, if
     /// the budget is spent.
     pub fn is_dead(&self, slot: u32, is_it: impl Fn(u16) -> bool) -> bool {

@@ -68,6 +68,10 @@ pub trait Kernel: Sync {
     fn release(&self, _offset: u64, _len: u64) -> bool {
         false
     }
+    /// How many bytes of a range of the pool have memory, if that can be told cheaply.
+    fn backed(&self, _offset: u64, _len: u64) -> Option<u64> {
+        None
+    }
     /// Bytes that the pool has and could get of memory, taken together, if that is known.
     fn available_memory(&self) -> Option<u64> {
         None

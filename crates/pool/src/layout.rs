@@ -204,7 +204,7 @@ pub struct Root {
     pub pending_pages: [PendingPages; PENDING_PAGES],
     /// Bytes from the start of the small heap that are backed with memory.
     pub small_backed: AtomicU64,
-    /// Free pages that still have their memory: those of small segments are kept for the next ones.
+    /// Free pages that still have their memory, kept for the next segments; it may be too low.
     pub kept: AtomicU64,
     /// How often the back end has said that it lives: once a second. 0: no back end ever served this pool.
     pub heartbeat: AtomicU64,

@@ -419,6 +419,16 @@ impl Handle {
         punched && (from, to) == (offset, offset + len)
     }
 
+    /// How many bytes of a range have memory. `None`: that can't be told, as of a device, or by Linux before
+    /// 6.5.
+    pub fn backed(&self, offset: u64, len: u64) -> Option<u64> {
+        self.check_range_inside(offset, len).filter(|()| !self.is_device())?;
+        let file = self.descriptor.get()?;
+        let pages = sys::cached_pages(file.fd(), self.begins + offset, len).ok()?;
+        // A thread that closes what it finds may have put another file in place.
+        self.descriptor.is_still(&file).then(|| pages.saturating_mul(sys::page_size()))
+    }
+
     /// Takes the liveness lock of a process slot for the calling process image. `None`: it is held by
     /// somebody, or no description of the pool's file can be had.
     ///

@@ -391,7 +391,13 @@ fn every_page_of_a_pool_can_be_given_back() {
     let handle = open(&PoolRef::named(name.to_bytes()).expect("a good name")).expect("a pool");
     let used = || fs::metadata(file_of(&name)).expect("there").blocks() * 512;
     let room = handle.free_memory();
+    // Where the kernel can tell it at all.
+    let backed = |offset, len, bytes| handle.backed(offset, len).is_none_or(|backed| backed == bytes);
+    assert!(handle.reserve(8192, 4096));
+    assert!(backed(0, 64 << 20, used()) && backed(8192, 4096, 4096) && backed(12288, 4096, 0));
     assert!(handle.reserve(0, 64 << 20));
+    assert!(backed(4 << 20, 8 << 20, 8 << 20));
+    assert_eq!(handle.backed(63 << 20, 2 << 20), None, "beyond the end");
     assert_eq!(used(), 64 << 20);
     if let (Some(before), Some(after)) = (room, handle.free_memory()) {
         assert!(after < before);

@@ -1,6 +1,6 @@
 //! `shmget`.
 
-use super::{bytes_of, pending, SHM_HUGETLB, SHM_NORESERVE};
+use super::{kept, pending, SHM_HUGETLB, SHM_NORESERVE};
 use crate::directory::{self as dir, Found};
 use crate::{liveness, perm, pid_word, Ctx, Errno};
 use vshmem_pool::atomic::Ordering::Relaxed;
@@ -40,8 +40,8 @@ fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, size: u64, flg: i32) -> 
     let range = dir::take_pages(c, &mut txn, pages)?;
     let is_lazy = flg & SHM_NORESERVE != 0 && is_ours_alone(c);
     if len <= SMALL || is_lazy && range.soil.is_empty() {
-        prepare(c, range, is_lazy)?;
-        return publish(c, txn, range, key, size, flg);
+        let had = prepare(c, range, is_lazy)?;
+        return publish(c, txn, (range, had), key, size, flg);
     }
     // Preparing takes long: the pages are pending, the lock is free meanwhile.
     let pending = pending::add(c, &mut txn, range)?;
@@ -49,13 +49,13 @@ fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, size: u64, flg: i32) -> 
     drop(guard);
     let prepared = prepare(c, range, is_lazy);
     let guard = pending::lock(c, signals, pending)?;
-    let result = prepared.and_then(|()| {
+    let result = prepared.and_then(|had| {
         if let Some(id) = existing(c, key, size, flg)? {
             return Ok(Some(id));
         }
         let mut txn = guard.txn();
         txn.put(&pending.owner, 0)?;
-        publish(c, txn, range, key, size, flg).map(Some)
+        publish(c, txn, (range, had), key, size, flg).map(Some)
     });
     if pending::is_mine(c, pending) {
         pending::release(c, &guard, pending, Soil::ALL)?;
@@ -100,24 +100,25 @@ fn check_new(c: &Ctx, size: u64, flg: i32) -> Result<u64, Errno> {
 }
 
 /// Makes pages read as zeros, and sees to it that they have memory, or can have it when they are touched;
-/// for lazy segments, which were not promised any, only the former.
-fn prepare(c: &Ctx, range: Range, is_lazy: bool) -> Result<(), Errno> {
-    let (at, len) = bytes_of(c, range.first, range.count);
-    let (soil, soiled) = bytes_of(c, range.soil.from, range.soil.count());
+/// for lazy segments, which were not promised any, only the former. Returns how many were taken to have
+/// memory of earlier use.
+fn prepare(c: &Ctx, range: Range, is_lazy: bool) -> Result<u64, Errno> {
+    let (at, len) = kept::bytes_of(c, range.first, range.count);
+    let soil = kept::bytes_of(c, range.soil.from, range.soil.count());
     let is_touched_later = is_ours_alone(c) && (is_lazy || len > RESERVED_UP_TO);
-    // Between the first and the last page that were used there may be any number that never had memory. What
-    // is emptied needs none, and what is zeroed needs it for all of them.
-    let soiled = if is_touched_later && soiled > SMALL { c.release(soil, soiled) } else { soiled };
-    let backed = if is_touched_later {
-        // What may not read as zeros is written to here, which must not fail.
-        (is_lazy || back_large(c, at, len)) && (soiled == 0 || c.reserve(soil, soiled))
-    } else {
-        c.reserve(at, len)
+    let promised = match is_touched_later {
+        true => is_lazy || back_large(c, at, len),
+        false => c.reserve(at, len),
     };
-    if !backed || (soiled > 0 && !c.pool.mem().zero(soil, soiled)) {
-        return Err(Errno::ENOMEM);
-    }
-    Ok(())
+    let had = if !promised {
+        None
+    } else if is_touched_later && soil.1 > SMALL {
+        // Between the first and the last page that were used there may be any number that never had memory.
+        kept::clean(c, range.soil)
+    } else {
+        kept::zero(c, soil).then_some(range.soil.count().into())
+    };
+    had.ok_or(Errno::ENOMEM)
 }
 
 /// Does only this kernel use the pool, and is its memory this kernel's? Then who touches what can't have
@@ -137,10 +138,21 @@ fn back_large(c: &Ctx, at: u64, len: u64) -> bool {
     let all = pages.saturating_mul(PAGE).saturating_add(len);
     // What lies beside the segments takes memory, too: the small heap, above all.
     let available = available.saturating_sub(c.pool.root().small_backed.load(Relaxed));
-    all <= available && (all.saturating_mul(2) <= available || c.reserve(at, len))
+    // What is kept may be with any free page, and with none of this segment's.
+    let free = u64::from(c.pool.geometry().pages.count).saturating_sub(pages).saturating_mul(PAGE);
+    let certain = available.saturating_sub(free);
+    all <= available && (all.saturating_mul(2) <= certain || c.reserve(at, len))
 }
 
-fn publish(c: &Ctx, mut txn: Txn, range: Range, key: i32, size: u64, flg: i32) -> Result<i32, Errno> {
+/// Makes the entry of a segment of these pages, so many of which were counted as kept.
+fn publish(
+    c: &Ctx,
+    mut txn: Txn,
+    (range, had): (Range, u64),
+    key: i32,
+    size: u64,
+    flg: i32,
+) -> Result<i32, Errno> {
     let limit = c.pool.limits().shmmni;
     let (index, id) = dir::insert(c, &mut txn, Kind::Shm, key, flg as u32 & 0o777, limit)?;
     let shm = c.shm(index).ok_or(Errno::EINVAL)?;
@@ -158,7 +170,7 @@ fn publish(c: &Ctx, mut txn: Txn, range: Range, key: i32, size: u64, flg: i32) -
     txn.put(total, total.load(Relaxed).saturating_add(range.count.into()))?;
     if !range.soil.is_empty() {
         let kept = &c.pool.root().kept;
-        txn.put(kept, kept.load(Relaxed).saturating_sub(range.soil.count().into()))?;
+        txn.put(kept, kept.load(Relaxed).saturating_sub(had))?;
     }
     txn.commit()?;
     Ok(id)

@@ -6,6 +6,7 @@
 
 mod get;
 mod holds;
+mod kept;
 mod pending;
 
 use crate::directory as dir;
@@ -16,6 +17,7 @@ use vshmem_pool::layout::{Head, Kind, Shm, PAGE};
 
 pub use get::get;
 pub(crate) use holds::each as each_hold;
+pub(crate) use kept::leave;
 pub(crate) use pending::reap as reap_pending_pages;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 
@@ -32,10 +34,6 @@ pub const SHM_DEST: u32 = 0o1000;
 /// Mode bit: locked in memory.
 pub const SHM_LOCKED: u32 = 0o2000;
 
-/// Segments up to so many pages keep their memory when they are destroyed, for the next small segment,
-const KEPT_EACH: u64 = 16;
-/// as long as not more than this is kept in all: 1 MiB.
-const KEPT_IN_ALL: u64 = 256;
 /// So often a detach tries to take the lock, or to find where to note that it could not.
 const TRIES: u32 = 3;
 
@@ -83,10 +81,6 @@ pub struct ShmInfo {
     pub total: u64,
     /// Pages that they take.
     pub taken: u64,
-}
-
-fn bytes_of(c: &Ctx, first: u32, count: u32) -> (u64, u64) {
-    (c.pool.geometry().pages.offset(first), u64::from(count) * PAGE)
 }
 
 /// A segment that the caller may attach in that way.
@@ -233,11 +227,14 @@ fn destroy(c: &Ctx, signals: &SignalsBlocked, guard: Guard, index: u32) -> Resul
     dir::retire(c, &mut txn, Kind::Shm, index)?;
     let total = &c.pool.kind_root(Kind::Shm).total;
     txn.put(total, total.load(Relaxed).saturating_sub(range.count.into()))?;
-    let kept = &c.pool.root().kept;
-    let kept_then = kept.load(Relaxed).saturating_add(range.count.into());
-    if range.count as u64 <= KEPT_EACH && kept_then <= KEPT_IN_ALL {
-        c.pool.geometry().pages.free(&mut txn, range)?;
-        txn.put(kept, kept_then)?;
+    let fate = kept::fate(c, range);
+    if !matches!(fate, kept::Fate::Returned) {
+        let is_kept = matches!(fate, kept::Fate::Kept);
+        c.pool.geometry().pages.free(&mut txn, Range::new(range.first, range.count, is_kept))?;
+        if is_kept {
+            let kept = &c.pool.root().kept;
+            txn.put(kept, kept.load(Relaxed).saturating_add(range.count.into()))?;
+        }
         txn.commit()?;
         return Ok(());
     }
@@ -250,7 +247,7 @@ fn destroy(c: &Ctx, signals: &SignalsBlocked, guard: Guard, index: u32) -> Resul
     };
     txn.commit()?;
     drop(guard);
-    let (at, len) = bytes_of(c, range.first, range.count);
+    let (at, len) = kept::bytes_of(c, range.first, range.count);
     let soiled = (c.release(at, len) / PAGE) as u32;
     let soil = Soil { from: range.first, to: range.first + soiled };
     // Without the lock it is destroyed too: others find the pages.

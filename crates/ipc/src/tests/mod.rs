@@ -8,6 +8,7 @@ mod directory;
 mod full;
 mod gone;
 mod hostile;
+mod kept;
 mod members;
 pub(crate) mod msg;
 mod reclaim;

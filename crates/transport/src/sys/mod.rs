@@ -46,6 +46,21 @@ pub(crate) fn fstat(fd: i32) -> Outcome<libc::stat> {
     Ok(unsafe { stat.assume_init() })
 }
 
+/// `cachestat`, which has one number on all architectures; not every libc knows it.
+const SYS_CACHESTAT: i64 = 451;
+
+/// How many pages of a range of an open file have memory, or are swapped out.
+pub(crate) fn cached_pages(fd: i32, offset: u64, len: u64) -> Outcome<u64> {
+    let range = [offset, len];
+    // In the cache, dirty, in write-back, evicted (of shared memory: swapped out), evicted lately.
+    let mut pages = [0u64; 5];
+    // SAFETY: two words are read, and five are written.
+    outcome(unsafe {
+        raw(SYS_CACHESTAT, [fd as usize, range.as_ptr() as usize, pages.as_mut_ptr() as usize, 0, 0, 0])
+    })?;
+    Ok(pages[0].saturating_add(pages[3]))
+}
+
 /// The status of a path, not following a symbolic link.
 pub(crate) fn lstat_at(dir: i32, path: &CStr) -> Outcome<libc::stat> {
     stat_at(dir, path, libc::AT_SYMLINK_NOFOLLOW)

@@ -1,0 +1,105 @@
+//! Memory of destroyed segments that is kept for the next ones.
+//!
+//! To take pages away from a file and to give it others costs more than to write zeros to those that it has,
+//! and processes that do so at once wait for each other in the kernel. So some memory stays with pages that
+//! are free: of small segments, and of larger ones that have nearly all of theirs. It goes back when a
+//! process leaves the pool and no segment is left, when a call finds no memory, or by the back end within
+//! about a second.
+
+use crate::{reclaim, Ctx};
+use vshmem_pool::atomic::Ordering::Relaxed;
+use vshmem_pool::heap::{Range, Soil};
+use vshmem_pool::layout::{Kind, PAGE};
+use vshmem_pool::lock::SignalsBlocked;
+
+/// Segments up to so many pages keep what they have: to ask would cost more.
+const SMALL: u32 = 16;
+/// Larger ones than this, 8 MiB, keep nothing: to write that many zeros, or to ask, would hold a call up.
+const LARGE: u32 = 2048;
+/// So many pages are kept in any pool, 1 MiB,
+const LEAST: u64 = 256;
+/// and not more in a large one than this, 64 MiB; in between one in so many.
+const MOST: u64 = 16384;
+const ONE_IN: u64 = 16;
+/// Pages that are cleaned by one means, 1 MiB.
+const PIECE: u32 = 256;
+
+/// Offset and length in bytes of so many pages.
+pub fn bytes_of(c: &Ctx, first: u32, count: u32) -> (u64, u64) {
+    (c.pool.geometry().pages.offset(first), u64::from(count) * PAGE)
+}
+
+/// What becomes of a destroyed segment's memory.
+pub enum Fate {
+    /// It has none: its pages read as zeros.
+    None,
+    /// Its pages keep it, and may not read as zeros.
+    Kept,
+    /// It goes back to the host.
+    Returned,
+}
+
+/// Decides about the memory of a range.
+pub fn fate(c: &Ctx, range: Range) -> Fate {
+    let heap = &c.pool.geometry().pages;
+    let most = (u64::from(heap.count) / ONE_IN).clamp(LEAST, MOST);
+    let fits = c.pool.root().kept.load(Relaxed).saturating_add(range.count.into()) <= most;
+    match range.count {
+        ..=SMALL if fits => return Fate::Kept,
+        ..=LARGE => (),
+        _ => return Fate::Returned,
+    }
+    let (at, len) = bytes_of(c, range.first, range.count);
+    match c.backed(at, len) {
+        Some(0) => Fate::None,
+        Some(bytes) if fits && is_dense(bytes / PAGE, range.count) => Fate::Kept,
+        _ => Fate::Returned,
+    }
+}
+
+/// Have nearly all of the pages memory? Else to write zeros to all of them would give memory to many.
+fn is_dense(with_memory: u64, pages: u32) -> bool {
+    with_memory >= u64::from(pages - pages / 8)
+}
+
+/// Sees to it that free pages which may not read as zeros do, for a segment that gets its memory when it is
+/// touched: where hardly any have memory they are given back, elsewhere they are written to. Returns how many
+/// were taken to have memory; `None`: there is none to write to.
+pub fn clean(c: &Ctx, soil: Soil) -> Option<u64> {
+    let (mut had, mut from) = (0, soil.from);
+    while from < soil.to {
+        let to = soil.to.min(from.saturating_add(PIECE));
+        let (at, len) = bytes_of(c, from, to - from);
+        let Some(bytes) = c.backed(at, len) else {
+            // Not piece by piece, as nothing is known of any.
+            let (at, len) = bytes_of(c, from, soil.to - from);
+            let left = c.release(at, len);
+            return zero(c, (at, left)).then_some(had + len / PAGE);
+        };
+        let left = match bytes {
+            0 => 0,
+            _ if is_dense(bytes / PAGE, to - from) => len,
+            _ => c.release(at, len),
+        };
+        if !zero(c, (at, left)) {
+            return None;
+        }
+        had += bytes / PAGE;
+        from = to;
+    }
+    Some(had)
+}
+
+/// Writes zeros to pages, which get memory if they have none. False if there is none.
+pub fn zero(c: &Ctx, (at, len): (u64, u64)) -> bool {
+    len == 0 || c.reserve(at, len) && c.pool.mem().zero(at, len)
+}
+
+/// A process leaves. If no segment is left, what is kept goes back to the host, but for what is kept in any
+/// pool.
+pub fn leave(c: &Ctx, signals: &SignalsBlocked) {
+    let is_empty = c.pool.kind_root(Kind::Shm).used.load(Relaxed) == 0;
+    if is_empty && c.pool.root().kept.load(Relaxed) > LEAST {
+        c.apart(|c| reclaim::empty_long(c, signals));
+    }
+}
