@@ -81,6 +81,7 @@ int bench_queue(const char *argument);
 int bench_handover(const char *argument);
 int bench_stream(const char *argument);
 int bench_segment(const char *argument);
+int bench_doubled(const char *argument);
 int bench_lookup(const char *argument);
 int bench_crowd(const char *argument);
 int bench_sleeper(const char *argument);

@@ -24,6 +24,7 @@ static const struct {
      "bare|semaphore|queue|types|posix: there and back across two processors"},
     {"stream", bench_stream, "[bare,]SIZE: messages from one process to another"},
     {"segment", bench_segment, "SIZE: get, attach, touch, detach, remove"},
+    {"doubled", bench_doubled, "SIZE: a buffer that is mapped twice in a row"},
     {"lookup", bench_lookup, "SETS,SEGMENTS: get, attach and operate among so many IPC objects"},
     {"crowd", bench_crowd, "mutex|undo|set|queue|ring,N[,long]: N processes per processor"},
     {"sleeper", bench_sleeper, "wake|semaphore|queue: long waits"},

@@ -141,6 +141,7 @@ ACROSS = (
 SET_UP = (
     both("get, attach, touch, detach, remove, 4 KiB", "segment 4096", within(1, KERNEL)),
     both("get, attach, touch, detach, remove, 1 MiB", "segment 1048576", within(1, KERNEL)),
+    both("buffer mapped twice in a row, 64 KiB", "doubled 65536", within(1, KERNEL)),
     lookup("look-up by key, 100,000 IPC objects", 0),
     lookup("attach and detach, 100,000 IPC objects", 1),
     lookup("semop twice, 100,000 IPC objects", 2),
