@@ -43,6 +43,7 @@ programs?|glob:/usr/sbin/php-fpm*|php-fpm|a real program: PHP's server, opcache 
 programs?|cmd:cgi-fcgi|libfcgi-bin|load for that server
 programs?|cmd:fakeroot-sysv|fakeroot|a real program: unrelated processes on one queue
 programs?|cmd:stress-ng|stress-ng|a real program: System V stressors that verify
+programs?|cmd:jackd|jackd2|a real program: locks all of its memory
 programs?|glob:/usr/lib/postgresql/*/bin/postgres|postgresql|a real program: a database on shared_memory_type=sysv
 programs?|cmd:pgbench|postgresql-contrib|load for that database
 programs?|cmd:apache2|apache2-bin|a real program: a web server with a System V mutex
