@@ -4,6 +4,7 @@ use core::ffi::{c_void, CStr};
 use core::time::Duration;
 
 use vshmem_pool::atomic::AtomicU32;
+use vshmem_pool::layout::PAGE;
 use vshmem_pool::{Mem, Pool};
 
 use crate::descriptor::{Descriptor, Identity, Owned};
@@ -127,7 +128,12 @@ impl Handle {
         let mem = match backing {
             Backing::Device | Backing::Dax => mem,
             Backing::File => match reserve::sparse(len) {
-                Ok(sparse) => mem.sparse(sparse),
+                Ok(sparse) => {
+                    sys::memcheck::hide(base as usize, len);
+                    // The kernel is asked about its first word.
+                    sys::memcheck::show(base as usize, PAGE as usize);
+                    mem.sparse(sparse)
+                }
                 Err(error) => {
                     // SAFETY: nobody else knows of the mapping.
                     unsafe { sys::unmap(base as usize, len) };
@@ -154,6 +160,7 @@ impl Handle {
     pub unsafe fn close(self) {
         // SAFETY: the caller vouches that the mapping is not in use.
         unsafe { sys::unmap(self.mem.base() as usize, self.mem.len()) };
+        sys::memcheck::forget(self.mem.base() as usize, self.mem.len());
         if let Some(known) = self.mem.known() {
             // SAFETY: `set_up` mapped it, and it is used by the `Mem` only.
             unsafe { sys::unmap(known.as_ptr() as usize, size_of_val(known)) };

@@ -50,7 +50,11 @@ fn populate(at: *mut u8, len: usize) -> bool {
     // SAFETY: only pages inside the mapping of a pool are asked for.
     let given = unsafe { in_mapping(at as usize, len) };
     // Where the kernel can't be asked, a page without memory ends the process.
-    given.unwrap_or(true)
+    let is_there = given.unwrap_or(true);
+    if is_there {
+        sys::memcheck::show(at as usize, len);
+    }
+    is_there
 }
 
 /// Punches a hole of whole pages into a file.

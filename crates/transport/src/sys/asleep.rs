@@ -7,6 +7,11 @@
 //! the same few instructions, and looked at after it. A handler on a stack of its own (`sigaltstack`) is not
 //! seen so.
 
+use super::memcheck;
+
+/// Bytes that have room for the frame of [`asleep`] and what lies below it.
+const BELOW: usize = 1024;
+
 /// How a sleep in the kernel ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awake {
@@ -35,9 +40,13 @@ extern "C" {
 /// # Safety
 /// As the call demands.
 pub unsafe fn asleep(number: i64, arguments: [usize; 6]) -> Awake {
+    // What is written and read lies below the stack, some words from here.
+    let at = (&raw const arguments) as usize - BELOW;
+    memcheck::ignore(at, BELOW);
     // SAFETY: the caller vouches for the call. All else that is written lies where only a signal's frame is
     // ever put.
     let returned = unsafe { vshmem_asleep(number, &arguments) };
+    memcheck::forget(at, BELOW);
     Awake { result: returned.result, handled: returned.changed != 0 }
 }
 

@@ -6,6 +6,7 @@
 //! returned as values, and `errno` is never touched.
 
 pub(crate) mod asleep;
+pub(crate) mod memcheck;
 mod memory;
 mod owned;
 mod raw;
