@@ -43,14 +43,14 @@ static const struct call {
     void (*make)(void);
     int most;
 } calls[] = {
-    {"P", p, 99},
-    {"V", v, 99},
-    {"P SEM_UNDO", p_undo, 313},
-    {"V SEM_UNDO", v_undo, 279},
-    {"P and V at once", both, 602},
-    {"msgsnd 64 B", send_64, 248},
+    {"P", p, 107},
+    {"V", v, 107},
+    {"P SEM_UNDO", p_undo, 320},
+    {"V SEM_UNDO", v_undo, 285},
+    {"P and V at once", both, 606},
+    {"msgsnd 64 B", send_64, 255},
     {"msgrcv 64 B", receive_64, 281},
-    {"msgsnd 16 B", send_16, 238},
+    {"msgsnd 16 B", send_16, 251},
     {"msgrcv 16 B", receive_16, 271},
     {"shmget", find, 860},
     {"shmat", attach, 7200},

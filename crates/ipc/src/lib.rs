@@ -47,7 +47,7 @@ pub const IPC_CREAT: i32 = 0o1000;
 pub const IPC_EXCL: i32 = 0o2000;
 /// Rounds that the `try_*_fast` functions wait for somebody else who is just about to come: as long as the
 /// answer takes in a ping-pong.
-const PATIENCE: u32 = 40;
+pub const PATIENCE: u32 = 40;
 
 /// So often somebody else may be faster, before a fast path leaves it to the slow one: as a rule once or
 /// twice.

@@ -12,8 +12,9 @@ use core::time::Duration;
 use libc::{semid_ds, seminfo, timespec};
 use vshmem_ipc::sem::shortcut::{op_guessed, Performed, Shortcut};
 use vshmem_ipc::sem::{self, Sembuf};
-use vshmem_ipc::Errno;
+use vshmem_ipc::{Errno, PATIENCE};
 use vshmem_pool::Ctx;
+use vshmem_wait::spin;
 
 const GETPID: i32 = 11;
 const GETVAL: i32 = 12;
@@ -148,7 +149,15 @@ fn try_loaded(id: i32, sop: Sembuf) -> bool {
         return false;
     };
     // SAFETY: as in `try_shortcut`; they are of one.
-    let performed = unsafe { Shortcut::of_words(words) }.op(id, sop, &page::of_shortcuts().guesses);
+    let set = unsafe { Shortcut::of_words(words) };
+    let may_wait = sop.op < 0 && !sop.nowait();
+    let performed = set.op(id, sop, &page::of_shortcuts().guesses, |rounds| {
+        let looks_again = may_wait && rounds < PATIENCE && spin::pays();
+        if looks_again {
+            spin::pause();
+        }
+        looks_again
+    });
     performed.is_some_and(|performed| record_time(performed) == 0)
 }
 

@@ -6,7 +6,7 @@ use super::end::{self, record_use, At, MAX_STEP};
 use super::mark::State;
 use super::name::name_receiver;
 use super::queue::Queue;
-use super::ring::cells_for;
+use super::ring::{cells_for, Ring};
 use super::scan;
 use super::take::{after, take, Incoming, Received};
 use super::waiter::register_receiver;
@@ -85,9 +85,7 @@ pub unsafe fn receive(
         Attempt::Done(received) => Ok(received),
         Attempt::Free if flg & IPC_NOWAIT != 0 && is_empty(&queue) => Err(Errno::ENOMSG),
         // SAFETY: as above.
-        other => unsafe {
-            receive_slowly(c, &queue, into, wanted, mtyp, flg, matches!(other, Attempt::Free))
-        },
+        _ => unsafe { receive_slowly(c, &queue, into, wanted, mtyp, flg) },
     }
 }
 
@@ -160,22 +158,13 @@ unsafe fn receive_slowly(
     wanted: Wanted,
     mtyp: i64,
     flg: i32,
-    free: bool,
 ) -> Result<Received, Errno> {
     let may_wait = flg & IPC_NOWAIT == 0;
-    // The sending end is not looked at while spinning: that would slow the sender down.
-    if free && may_wait {
-        let came = spin_for_message(c, queue);
-        c.kernel.spun(came);
-        if came {
-            let now = c.kernel.now();
-            // SAFETY: as for receive.
-            if let Attempt::Done(received) = unsafe { attempt(c, queue, into, wanted, now)? } {
-                return Ok(received);
-            }
-        }
+    let mut spins = if may_wait { c.kernel.rounds_in_flow() } else { 0 };
+    // SAFETY: as for receive.
+    if let Some(received) = unsafe { spin_unlocked(c, queue, into, wanted, &mut spins)? } {
+        return Ok(received);
     }
-    let mut spins = if free { 0 } else { c.kernel.rounds_in_flow() };
     let mut wary = Wary::new(c);
     loop {
         perm::check(c, &queue.entry.head, perm::READ)?;
@@ -193,7 +182,12 @@ unsafe fn receive_slowly(
                 drop(slow);
                 wary.let_through();
                 spins = spin_for_change(c, queue, seen, spins);
-                continue;
+                c.kernel.spun(spins > 0);
+                // SAFETY: as for receive.
+                match unsafe { spin_unlocked(c, queue, into, wanted, &mut spins)? } {
+                    Some(received) => return Ok(received),
+                    None => continue,
+                }
             }
             if !may_wait {
                 return Err(Errno::ENOMSG);
@@ -215,6 +209,77 @@ unsafe fn receive_slowly(
     }
 }
 
+/// Spins as long as there is nothing, or one message that is not wanted: it may be for somebody else, who
+/// must not find the queue locked for the sake of this caller. What is left of the rounds is for who has the
+/// lock.
+///
+/// # Safety
+/// As for [`receive`].
+unsafe fn spin_unlocked(
+    c: &Ctx,
+    queue: &Queue,
+    into: Incoming,
+    wanted: Wanted,
+    rounds: &mut u32,
+) -> Result<Option<Received>, Errno> {
+    while *rounds > 0 {
+        *rounds = match what_is_there(c, queue, wanted) {
+            // The sending end is not looked at while spinning: that would slow the sender down.
+            There::Nothing => spin_for_message(c, queue, *rounds),
+            There::OneUnwanted(seen) => spin_for_change(c, queue, seen, *rounds),
+            There::Changed => *rounds - 1,
+            There::Other => break,
+        };
+        // SAFETY: as for receive.
+        match unsafe { attempt(c, queue, into, wanted, c.kernel.now())? } {
+            Attempt::Done(received) => {
+                c.kernel.spun(true);
+                return Ok(Some(received));
+            }
+            Attempt::Free | Attempt::Slow => {}
+        }
+        if *rounds == 0 {
+            c.kernel.spun(false);
+        }
+    }
+    Ok(None)
+}
+
+/// What a queue holds for a receiver.
+enum There {
+    Nothing,
+    /// One message, and that is certainly not wanted. Where the ends are.
+    OneUnwanted((u64, u64)),
+    /// It can't be told, for it has just changed.
+    Changed,
+    /// What has to be looked at under the lock.
+    Other,
+}
+
+fn what_is_there(c: &Ctx, queue: &Queue, wanted: Wanted) -> There {
+    let seen = ends(queue);
+    let (tail, head) = (queue.tail(), queue.head());
+    let Some(ring) = queue.ring(c).filter(|_| !head.slow && !tail.slow) else {
+        return There::Other;
+    };
+    let there = match ring.mark(head.pos) {
+        None => There::Nothing,
+        Some(mark) if mark.state == State::Ready => {
+            let behind = head.pos.wrapping_add(cells_for(mark.len as usize));
+            match wanted.accepts(ring.kind(head.pos)) {
+                false if behind == tail.pos => There::OneUnwanted(seen),
+                _ => There::Other,
+            }
+        }
+        Some(_) => There::Other,
+    };
+    if ends(queue) == seen {
+        there
+    } else {
+        There::Changed
+    }
+}
+
 /// Is there certainly nothing, and nothing on its way?
 fn is_empty(queue: &Queue) -> bool {
     let (head, tail) = (queue.head(), queue.tail());
@@ -231,28 +296,24 @@ fn ends(queue: &Queue) -> (u64, u64) {
 fn spin_for_change(c: &Ctx, queue: &Queue, seen: (u64, u64), rounds: u32) -> u32 {
     for round in 0..rounds {
         if ends(queue) != seen {
-            c.kernel.spun(true);
             return rounds - round - 1;
         }
         c.kernel.spinning();
     }
-    c.kernel.spun(false);
     0
 }
 
-/// Spins until there is something at the head.
-fn spin_for_message(c: &Ctx, queue: &Queue) -> bool {
-    for _ in 0..c.kernel.rounds_in_flow() {
+/// Spins until there is something at the head. Returns the rounds that are left.
+fn spin_for_message(c: &Ctx, queue: &Queue, rounds: u32) -> u32 {
+    for round in 0..rounds {
         let head = At::of(queue.entry.receive.at.load());
-        let Some(ring) = queue.ring(c).filter(|_| !head.slow) else {
-            return true;
-        };
-        if ring.mark(head.pos).is_some() {
-            return true;
+        let is_there = |ring: Ring| ring.mark(head.pos).is_some();
+        if head.slow || queue.ring(c).is_none_or(is_there) {
+            return rounds - round - 1;
         }
         c.kernel.spinning();
     }
-    false
+    0
 }
 
 /// A receiver that has taken the first message and does not go on. The second part lets it.

@@ -235,14 +235,8 @@ impl Ring {
     /// Asks for the lines of a message's beginning, to write to them soon.
     #[inline]
     pub fn prefetch_to_write(&self, pos: u32) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: head and cell are inside the mapping; a prefetch does not fault anyway.
-        unsafe {
-            use core::arch::x86_64::{_mm_prefetch, _MM_HINT_ET0};
-            _mm_prefetch(self.cell(pos).cast::<i8>(), _MM_HINT_ET0);
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = pos;
+        atomic::prefetch_to_write(self.cell(pos));
+        atomic::prefetch_to_write(self.head(pos));
     }
 
     /// Asks for the first line of a message's text, to read it soon.

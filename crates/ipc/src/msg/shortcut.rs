@@ -132,6 +132,7 @@ impl Shortcut {
         let pair = end.at.load();
         let tail = At::of(pair);
         let cells = cells_for(message.len);
+        ring.prefetch_to_write(tail.pos);
         if message.kind < 1
             || message.len > self.most()
             || tail.slow

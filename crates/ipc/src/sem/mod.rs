@@ -70,7 +70,9 @@ impl Sembuf {
     fn of_word(word: u64) -> Sembuf {
         Sembuf { num: word as u16, op: (word >> 16) as i16, flg: (word >> 32) as i16 }
     }
-    fn nowait(self) -> bool {
+    /// Does it fail where it would have to wait?
+    #[inline(always)]
+    pub fn nowait(self) -> bool {
         self.flg as i32 & crate::IPC_NOWAIT != 0
     }
     /// Is it one that [`try_fast`] is for: no waiting for zero, and no `SEM_UNDO`?

@@ -46,7 +46,7 @@ fn semop(c: &Ctx, id: i32, sop: Sembuf) -> Result<(), Errno> {
             (&GUESSES[c.me.slot as usize % GUESSES.len()], set.words().map(AtomicU64::new));
         // SAFETY: of this shortcut.
         let done = unsafe { op_guessed(&words, || true, id, sop.num, || sop.op, guesses) };
-        done.or_else(|| set.op(id, sop, guesses))
+        done.or_else(|| set.op(id, sop, guesses, |_| false))
     };
     if let Some(performed) = Shortcut::to(c, id).filter(|_| sop.op != 0).and_then(by_shortcut) {
         performed.at(c.kernel.now());
