@@ -65,13 +65,12 @@ fn begin_locked(
     for s in sops {
         set.freeze(c, s.num.into())?;
     }
-    reap(c, set, signals, guard, sops, Gone::Lately, false)?;
+    reap(c, set, signals, guard, sops, false)?;
     let mut outcome = try_now(c, set, signals, guard, sops, me)?;
     // Before it gives up, it must be certain that nobody who died is in the way. Who waits looks again soon:
     // in a crowd, whose processes all have records, each would ask for all others each time.
     let waits = matches!(outcome, Outcome::Blocked(_)) && timeout.is_none_or(|t| t > FIRST_LOOK);
-    if !matches!(outcome, Outcome::Possible) && !waits && reap(c, set, signals, guard, sops, Gone::Now, true)?
-    {
+    if !matches!(outcome, Outcome::Possible) && !waits && reap(c, set, signals, guard, sops, true)? {
         outcome = try_now(c, set, signals, guard, sops, me)?;
     }
     let blocked = match outcome {
@@ -128,17 +127,18 @@ fn try_now(
     Ok(outcome)
 }
 
-/// Applies what the dead owe to the semaphores that the operations name: what is beside those, and what is
-/// `recorded`, if that is wanted, whose owners are often many. Returns whether there was something.
+/// Applies what the dead owe to the semaphores that the operations name: what is beside those, and what is in
+/// records. Unless it has to be `certain`, it is enough that somebody was alive a moment ago, and records are
+/// looked at in turn, one at a time. Returns whether there was something.
 fn reap(
     c: &Ctx,
     set: &Set,
     signals: &SignalsBlocked,
     guard: &Guard,
     sops: &[Sembuf],
-    gone: Gone,
-    recorded: bool,
+    certain: bool,
 ) -> Result<bool, Errno> {
+    let gone = if certain { Gone::Now } else { Gone::Lately };
     let mut any = false;
     for s in sops {
         let cell = set.cell(c, s.num.into())?;
@@ -149,7 +149,11 @@ fn reap(
             }
         }
     }
-    let any = (recorded && repay::repay_recorded(c, set, signals, guard, gone)?) | any;
+    let recorded = match certain {
+        true => repay::repay_recorded(c, set, signals, guard, gone)?,
+        false => repay::repay_next(c, set, signals, guard, gone)?,
+    };
+    let any = recorded | any;
     if any {
         undo::sweep(c, set, signals);
         // Applying lets semaphores go that nobody waits for.
