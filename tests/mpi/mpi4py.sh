@@ -31,6 +31,8 @@ choose_mpi4py() {
     if [ "$1" = openmpi ]; then
         # Its own way to open a file wants a second one beside it, which other users can't open.
         mpi4py_variables=(OMPI_MCA_io=romio321)
+        # It has no windows between hosts for MPI_THREAD_MULTIPLE.
+        mpi4py_variables+=(MPI4PY_RC_THREAD_LEVEL=serialized)
         version=$(/usr/bin/python3 -c 'import mpi4py; print(mpi4py.__version__)' 2>"$work/pip") || return
     else
         wheel_of_mpi4py || return
@@ -62,14 +64,15 @@ mpi4py() {
 }
 
 # on_one_kernel MPI: the words that start four ranks on this host, by that MPI's own transports. Those of
-# Debian's MPICH would never leave a processor to each other.
+# Debian's MPICH would never leave a processor to each other. Windows of Debian's Open MPI are those that it
+# has between hosts, for it has none of all kinds on one.
 on_one_kernel() {
     local yielding=(LD_PRELOAD="$(dirname "$VSHMEM_LIB")/libvshmem_ucx.so" VSHMEM_UCX_YIELD=1)
     local root=(env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
     case $1 in
     mpich) echo env "${yielding[@]}" mpiexec.mpich -launcher fork -n 4 ;;
     mpich5) echo "$MPI_CACHE"/mpich-*/bin/mpiexec -launcher fork -n 4 ;;
-    openmpi) echo "${root[@]}" mpiexec.openmpi --oversubscribe -n 4 ;;
+    openmpi) echo "${root[@]}" OMPI_MCA_osc=pt2pt mpiexec.openmpi --oversubscribe -n 4 ;;
     openmpi5) echo "${root[@]}" "$MPI_CACHE"/openmpi-*/bin/mpiexec --oversubscribe -n 4 ;;
     esac
 }
