@@ -3,7 +3,7 @@
 //! The kernel checks the credentials of the moment; a program may change them between two calls. A process
 //! that is not privileged and whose real, effective and saved ids agree can't, so they are read once per
 //! thread. For any other, the cached ones count only if so little time has passed since they were last looked
-//! at that no system call fits in. Shortcuts ask less, see [`crate::pass`].
+//! at that no system call fits in. Shortcuts ask less, see [`crate::permit`].
 
 use crate::ids;
 use crate::raw::syscall;

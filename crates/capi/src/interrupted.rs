@@ -96,11 +96,11 @@ fn set_stack(at: usize) {
 /// A thread in the middle of a wait takes no shortcuts: whichever call comes next ends the wait.
 fn set_word(word: *const AtomicU32) {
     compiler_fence(SeqCst);
-    tls::set_pass(false);
+    tls::set_permit(false);
     // SAFETY: the thread's own block.
     unsafe { (&raw mut (*tls::thread()).wait.word).write_volatile(word as usize) };
     compiler_fence(SeqCst);
-    tls::set_pass(word.is_null());
+    tls::set_permit(word.is_null());
     compiler_fence(SeqCst);
 }
 

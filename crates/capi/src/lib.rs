@@ -13,7 +13,7 @@
 //! | [`state`], [`pools`], [`open`] | the pools that are open, and the process in them |
 //! | [`attach`] | which segments are attached, and where |
 //! | [`page`], [`gate`], [`fork`], [`claim`] | what is not inherited; the one lock; around `fork`; liveness locks |
-//! | [`shortcuts`], [`pass`] | what is remembered of IPC objects, for the next call on them; whom it is for |
+//! | [`shortcuts`], [`permit`] | what is remembered of IPC objects, for the next call on them; whom it is for |
 //! | [`kernel`], [`cred`] | what the pool needs of the kernel |
 //! | [`interrupted`], [`ending`] | handlers in the middle of a call: what they do, and that they end the thread |
 //! | [`revoked`], [`outcome`] | pools that are taken away while they are in use, and what calls return then |
@@ -49,8 +49,8 @@ pub mod log;
 pub mod open;
 pub mod outcome;
 pub mod page;
-pub mod pass;
 mod peer;
+pub mod permit;
 pub mod pools;
 pub mod raw;
 pub mod reduce;

@@ -5,7 +5,7 @@
 use crate::config::PoolName;
 use crate::gate::Inside;
 use crate::page::MAX_POOLS;
-use crate::pass;
+use crate::permit;
 use crate::raw;
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
@@ -75,9 +75,9 @@ pub static POOLS: [OpenPool; MAX_POOLS] = [const {
 /// The place of the pool that calls go to, as [`current_key`] needs it.
 static CURRENT: AtomicU64 = AtomicU64::new(key_of(CONFIGURED));
 
-/// Beside the id and what [`crate::pass`] has.
+/// Beside the id and what [`crate::permit`] has.
 const fn key_of(index: usize) -> u64 {
-    const _: () = assert!(MAX_POOLS <= 1 << (62 - PLACE_SHIFT) && pass::PASSES >> PLACE_SHIFT == 0);
+    const _: () = assert!(MAX_POOLS <= 1 << (62 - PLACE_SHIFT) && permit::PERMITS >> PLACE_SHIFT == 0);
     !((index as u64) << PLACE_SHIFT)
 }
 

@@ -9,7 +9,7 @@ use core::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, AtomicU8, Orde
 /// A place for the words of a shortcut. Zeros: there is none.
 #[repr(C, align(64))]
 pub struct Place<const WORDS: usize> {
-    /// Which pool and IPC object it leads to, and whom (see [`crate::pass`]); 0: none, or it is being
+    /// Which pool and IPC object it leads to, and whom (see [`crate::permit`]); 0: none, or it is being
     /// written.
     key: AtomicU64,
     /// How often it was begun to be written.

@@ -9,10 +9,10 @@ use vshmem_transport::Text;
 /// One thread's data; all zeros at first.
 #[repr(C, align(16))]
 pub struct Thread {
-    /// What admits the thread to shortcuts, see [`crate::pass`]; 0: nothing.
-    pub pass: u64,
+    /// What admits the thread to shortcuts, see [`crate::permit`]; 0: nothing.
+    pub permit: u64,
     /// The same, whether it is in the middle of a wait or not; 0: none was made.
-    pub own_pass: u64,
+    pub own_permit: u64,
     /// The credentials as last read.
     pub cred: CredCache,
     /// The forks under way.
@@ -110,41 +110,41 @@ core::arch::global_asm!(
     size = const SIZE,
 );
 
-/// Lets the calling thread take shortcuts if it has a pass, or not.
+/// Lets the calling thread take shortcuts if it has a permit, or not.
 #[inline]
-pub fn set_pass(may: bool) {
+pub fn set_permit(may: bool) {
     // SAFETY: the thread's own block. A handler may come in between.
     unsafe {
         let thread = thread();
-        let pass = if may { (&raw const (*thread).own_pass).read_volatile() } else { 0 };
-        (&raw mut (*thread).pass).write_volatile(pass);
+        let permit = if may { (&raw const (*thread).own_permit).read_volatile() } else { 0 };
+        (&raw mut (*thread).permit).write_volatile(permit);
     }
 }
 
 /// The first word of the calling thread's block.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
-pub fn pass() -> u64 {
-    const _: () = assert!(core::mem::offset_of!(Thread, pass) == 0);
-    let pass: u64;
+pub fn permit() -> u64 {
+    const _: () = assert!(core::mem::offset_of!(Thread, permit) == 0);
+    let permit: u64;
     // SAFETY: reads a word of the thread's own, whose offset from the thread pointer the loader filled in.
     unsafe {
         core::arch::asm!(
-            "mov {pass}, qword ptr [rip + vshmem_thread@gottpoff]",
-            "mov {pass}, qword ptr fs:[{pass}]",
-            pass = out(reg) pass,
+            "mov {permit}, qword ptr [rip + vshmem_thread@gottpoff]",
+            "mov {permit}, qword ptr fs:[{permit}]",
+            permit = out(reg) permit,
             options(nostack, readonly, preserves_flags),
         );
     }
-    pass
+    permit
 }
 
 /// The first word of the calling thread's block.
 #[inline(always)]
 #[cfg(not(target_arch = "x86_64"))]
-pub fn pass() -> u64 {
+pub fn permit() -> u64 {
     // SAFETY: the thread's own block.
-    unsafe { (&raw const (*thread()).pass).read_volatile() }
+    unsafe { (&raw const (*thread()).permit).read_volatile() }
 }
 
 /// The calling thread's block. A signal handler gets the block of the thread that it interrupted.

@@ -1,8 +1,8 @@
 //! The functions of libc that change the effective user: after them shortcuts are remembered anew
-//! ([`crate::pass`]).
+//! ([`crate::permit`]).
 
 use crate::next::Next;
-use crate::pass;
+use crate::permit;
 use crate::raw::syscall;
 use core::ffi::{c_int, c_long, c_void};
 use libc::uid_t;
@@ -15,7 +15,7 @@ pub fn on_load() {
     }
     // SAFETY: a string; the loader is there.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"seteuid".as_ptr()) };
-    pass::watch(found == seteuid as *mut c_void);
+    permit::watch(found == seteuid as *mut c_void);
 }
 
 /// Defines functions of these names, which call the next ones of the same names.
@@ -35,7 +35,7 @@ macro_rules! changes_user {
             // SAFETY: libc's function of that name, which has these arguments.
             let real: extern "C" fn($($argument: uid_t),+) -> c_int = unsafe { core::mem::transmute(next) };
             let result = real($($argument),+);
-            pass::user_changed();
+            permit::user_changed();
             result
         }
     )+};
@@ -56,6 +56,6 @@ changes_user! {
 pub fn by_number(number: c_long, a: usize, b: usize, c: usize) -> isize {
     // SAFETY: takes numbers only.
     let result = unsafe { syscall!(number, a, b, c) };
-    pass::user_changed();
+    permit::user_changed();
     result
 }

@@ -4,7 +4,7 @@ use super::shortcut;
 use super::{again, check_ctl, clamp, cmd, fetch, store};
 use crate::abi::{self, Msginfo, Plain};
 use crate::state::{self, Caller};
-use crate::{pass, raw, user};
+use crate::{permit, raw, user};
 use core::ffi::c_void;
 use libc::msqid_ds;
 use vshmem_ipc::msg::shortcut::Shortcut;
@@ -124,7 +124,7 @@ unsafe fn try_send_shortcut(id: i32, message: *const u8, size: usize) -> bool {
         let text = message.add(TEXT_AT);
         let done = queue.send(id, Outgoing { kind, text, len: size }, now);
         if done {
-            pass::at(now);
+            permit::at(now);
         }
         done
     }
@@ -220,7 +220,7 @@ unsafe fn try_receive_shortcut(
         }
         let (length, got) = queue.receive(id, message.add(TEXT_AT), longest, mtype, flags, now)?;
         message.cast::<i64>().write_unaligned(got);
-        pass::at(now);
+        permit::at(now);
         Some(length as isize)
     }
 }

@@ -5,7 +5,7 @@ use super::{again, check_ctl, clamp, cmd, duration, fetch, is_new, store};
 use crate::abi::{self, Plain};
 use crate::sizes::{self, SETS};
 use crate::state::{self, Caller};
-use crate::{page, pass, raw, shortcuts, user};
+use crate::{page, permit, raw, shortcuts, user};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::time::Duration;
@@ -110,7 +110,7 @@ unsafe fn try_shortcut(id: i32, sops: *const Sembuf) -> Option<Performed> {
 extern "C" fn record_time(performed: Performed) -> i32 {
     let now = raw::seconds();
     performed.at(now);
-    pass::at(now);
+    permit::at(now);
     raw::opaque(0) as i32
 }
 

@@ -3,7 +3,7 @@
 
 use crate::page::{self, Page};
 use crate::shortcuts::{place, Places};
-use crate::{pass, state, tls};
+use crate::{permit, state, tls};
 use core::sync::atomic::{fence, Ordering};
 use vshmem_ipc::Granted;
 use vshmem_pool::Ctx;
@@ -17,7 +17,7 @@ pub fn find<const WORDS: usize>(of: impl Fn(&Page) -> &Places<WORDS>, id: i32) -
 /// By which the calling thread finds a shortcut.
 #[inline(always)]
 pub fn key(id: i32) -> u64 {
-    state::current_key(id) ^ tls::pass()
+    state::current_key(id) ^ tls::permit()
 }
 
 /// Remembers a shortcut that `makes` makes, if it does: the calling process's, for whom it says. It is told
@@ -34,7 +34,7 @@ pub fn remember<const WORDS: usize>(
     let (place, membership) = (place(of(page), id), &page.memberships[index].me);
     let made = || {
         let stays = page::unpack_staying(membership.load(Ordering::Relaxed)).is_some();
-        let mine = pass::renew_pass()?;
+        let mine = permit::renew_permit()?;
         let (words, granted) = makes(&state::known_in(index)?, stays)?;
         mine.admits(granted).then_some((mine, words))
     };
