@@ -207,7 +207,9 @@ mod tests {
         let mask = block_signals();
         restore_signals(mask);
         drop(enter().unwrap());
-        assert_eq!(raw::block_signals() | 1 << 8 | 1 << 18, u64::MAX, "SIGKILL and SIGSTOP are never");
+        // SIGKILL and SIGSTOP never are, and who emulates a process keeps the last two for itself.
+        let never = 1 << 8 | 1 << 18 | 3 << 62;
+        assert_eq!(raw::block_signals() | never, u64::MAX);
         drop(outer);
         assert_eq!(raw::block_signals(), before);
         raw::restore_signals(before);

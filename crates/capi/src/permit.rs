@@ -23,8 +23,8 @@ static EPOCH: AtomicU64 = AtomicU64::new(0);
 const TAKEN: u64 = 1 << 32;
 const NEXT: u64 = 1 << 33;
 
-/// Bits of permits: [`TAKEN`], so that there is no permit 0, and as much of the epoch as keys have room for. A
-/// thread would have to sleep while the user is changed 2^26 times to take an epoch for another.
+/// Bits of permits: [`TAKEN`], so that there is no permit 0, and as much of the epoch as keys have room for.
+/// A thread would have to sleep while the user is changed 2^26 times to take an epoch for another.
 pub const PERMITS: u64 = ((1 << 27) - 1) << 32;
 
 /// The user of a thread of this process may change.
