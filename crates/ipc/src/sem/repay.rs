@@ -44,6 +44,12 @@ static TURN: AtomicU32 = AtomicU32::new(0);
 /// Operations for each question.
 const ONE_IN: u32 = 4;
 
+/// As in a process that has made no operation yet.
+#[cfg(all(test, feature = "model"))]
+pub fn forget_turn() {
+    TURN.store(0, Relaxed);
+}
+
 /// The same for one record, the next in turn, now and then. In a crowd, whose processes all have records,
 /// to ask about each owner before each operation took most of the time. But what the dead owe must not pile
 /// up: a semaphore that lacks what many of them have taken comes to zero, and what others of them have

@@ -33,6 +33,7 @@ static GUESSES: [Guesses; 4] = [const { Guesses::new() }; 4];
 /// Processes forget what they remember of the runs before.
 fn forget() {
     waiters::forget_last();
+    super::repay::forget_turn();
     GUESSES.iter().for_each(Guesses::forget);
 }
 
