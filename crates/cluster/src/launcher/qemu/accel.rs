@@ -31,7 +31,7 @@ impl Accel {
     /// until the first program runs (`cryptomgr.notests`).
     ///
     /// Translated code does not speculate (`mitigations`), and all cores have one clock (`tsc`), this host's,
-    /// whose pace the kernel is told ([`tsc`](super::tsc)). On a busy host, the kernel's check that the timer
+    /// whose pace the kernel is told (`super::tsc`). On a busy host, the kernel's check that the timer
     /// ticks can fail (`no_timer_check`). QEMU tells the kernel of an
     /// AMD processor not to use the last 12 GiB below 1 TiB, where DMA of the host's own devices can't go;
     /// but the firmware of QEMU 10 puts the ports for pools there (`pci=no_e820`).
