@@ -19,7 +19,7 @@ use vshmem_pool::{Budget, Pool, ProcId};
 
 const SMALL: u64 = 1 << 20;
 /// Large enough for the most of all kinds of objects.
-const LARGE: u64 = 256 << 20;
+const LARGE: u64 = 512 << 20;
 /// Semaphores in the largest set that Linux admits.
 const MOST: u32 = 32_000;
 /// A second, and two more for a busy machine.
