@@ -223,6 +223,8 @@ impl World {
             cred: Mutex::new(Cred { uid: 1000, gid: 1000, caps: 0 }),
             calls_left: AtomicI64::new(i64::MAX),
             interrupted: AtomicBool::new(false),
+            running: AtomicU32::new(0),
+            asleep: AtomicU32::new(0),
             stopped: AtomicBool::new(false),
             signalled: AtomicBool::new(false),
             in_machine: AtomicBool::new(false),
@@ -245,6 +247,10 @@ pub struct Process {
     cred: Mutex<Cred>,
     calls_left: AtomicI64,
     interrupted: AtomicBool,
+    /// Threads that were started and have not ended.
+    running: AtomicU32,
+    /// Those of them that sleep.
+    asleep: AtomicU32,
     stopped: AtomicBool,
     signalled: AtomicBool,
     in_machine: AtomicBool,
@@ -292,10 +298,15 @@ impl Process {
         self.calls_left.store(n.into(), SeqCst);
     }
 
-    /// Stops it for ever as a debugger might: it does nothing any more, but is not dead.
+    /// Stops it for ever as a debugger might, as soon as all of its threads sleep, so that none has a lock:
+    /// it does nothing any more, but is not dead.
     pub fn stop(&self) {
-        self.stopped.store(true, SeqCst);
-        let _held = self.world.dead();
+        until("all of it sleeps", || {
+            let _held = self.world.dead();
+            let all_sleep = self.asleep.load(SeqCst) == self.running.load(SeqCst);
+            self.stopped.store(all_sleep, SeqCst);
+            all_sleep
+        });
         self.world.changed.notify_all();
     }
 
@@ -352,8 +363,10 @@ impl Process {
     ) -> Task<T> {
         let (sender, result) = channel();
         let process = self.clone();
+        process.running.fetch_add(1, SeqCst);
         thread::spawn(move || {
             let value = body(&process);
+            process.running.fetch_sub(1, SeqCst);
             // The test may have lost interest.
             let _ = sender.send(value);
         });
@@ -505,6 +518,7 @@ impl Kernel for Process {
         self.call();
         let end = timeout.map(|t| Instant::now() + t / self.world.speed.load(SeqCst));
         let mut held = self.world.dead();
+        self.asleep.fetch_add(1, SeqCst);
         let waited = loop {
             if self.stopped.load(SeqCst) || held.contains(&self.pid) {
                 drop(held);
@@ -522,6 +536,7 @@ impl Kernel for Process {
             }
             held = self.world.changed.wait_timeout(held, left).unwrap().0;
         };
+        self.asleep.fetch_sub(1, SeqCst);
         drop(held);
         waited
     }
