@@ -70,14 +70,17 @@ pub unsafe fn zero(at: *mut u8, len: usize) {
 /// takes two questions to the other processors.
 #[inline(always)]
 pub fn prefetch_to_write<T>(at: *const T) {
-    #[cfg(target_arch = "x86_64")]
+    // Miri knows neither.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: changes nothing and does not fault; processors without it take it for nothing.
     unsafe {
         core::arch::asm!("prefetchw [{at}]", at = in(reg) at, options(nostack, preserves_flags, readonly));
     }
-    #[cfg(target_arch = "aarch64")]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
     // SAFETY: as above.
     unsafe {
         core::arch::asm!("prfm pstl1keep, [{at}]", at = in(reg) at, options(nostack, preserves_flags, readonly));
     }
+    #[cfg(miri)]
+    let _ = at;
 }
