@@ -55,12 +55,13 @@ take vm0 >"$work/out" 2>&1
 contains "two at once are told, too" " until error 12" "$(cat "$work/out")"
 wait "$taker"
 contains "both of them" " until error 12" "$(cat "$work/taken")"
-on_host perl "$programs/take_all.pl" >"$work/out" 2>&1
-equal "a process of the host finds as much" "$first" "$(cat "$work/out")"
+# The small heap has grown meanwhile, by an eighth of the pool at the most.
+as_much() { [ "$((${1%% *} + 4))" -ge "${first%% *}" ] && [ "${1#* }" = "until error 12" ] && echo yes; }
+equal "a process of the host finds as much" yes "$(as_much "$(on_host perl "$programs/take_all.pl" 2>&1)")"
 # For so long the back end would have given it back to the host.
 sleep 3
 equal "the pool keeps its memory" 32768 "$(kilobytes)"
-equal "so the other machine finds as much" "$first" "$(take vm1)"
+equal "so the other machine finds as much" yes "$(as_much "$(take vm1)")"
 equal "both machines run" "$machines" "$(running)"
 value_is() { [ "$(on_host perl "$common/value.pl" 0x6666)" = "$1" ]; }
 code "who dies there" 137 vshmem run --vm vm0 -n 1 -- perl "$common/hold.pl" 0x6666 3 kill

@@ -117,7 +117,7 @@ code "its segments can be attached" 0 vshmem exec -u root vm0 -- env LD_PRELOAD=
 
 # A file on a file system that has its files in persistent memory: a pool in pages, of one kernel.
 files=files-$VSHMEM_CLUSTER
-vshmem pool create "$files" --size 128M --dax
+vshmem pool create "$files" --size 256M --dax
 code "persistent memory for files" 0 vshmem grant "$files" vm0
 if kernel=$("$MACHINES_ROOT/kmod/build.sh" --image "$(vshmem exec vm0 -- uname -r)"); then
     device=$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls | awk -v name="$files" '$1 == name { print $NF }')
@@ -131,7 +131,7 @@ if kernel=$("$MACHINES_ROOT/kmod/build.sh" --image "$(vshmem exec vm0 -- uname -
     code "has a file system with dax" 0 vshmem exec -u root vm0 -- sh "$work/files" "${device##*/dax}"
     contains "which the kernel confirms" " ext4 rw,relatime,dax=always" "$(cat "$work/out")"
     code "a pool is made there" 0 vshmem exec -u root vm0 -- \
-        "$VSHMEM_BIN" pool create /run/files/pool --size 64M
+        "$VSHMEM_BIN" pool create /run/files/pool --size 128M
     LIMIT=300 code "System V's conformance tests pass in it" 0 vshmem exec -u root vm0 -- \
         env TESTS="sem msg shm" POOL=/run/files/pool \
         "$MACHINES_ROOT/tests/conformance/run.sh" "$VSHMEM_LIB"

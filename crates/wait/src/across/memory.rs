@@ -84,6 +84,9 @@ impl Across<'_> {
     /// machine this requests it of the back end, and waits for nanoseconds of `patience` for each 2 MiB.
     /// Where no request can be made, the range is touched: then the pool's marks are true for members that
     /// can make requests, too. Of a large one nothing is marked; it is left to be touched by its user.
+    ///
+    /// The end comes first, as the pool's last pages are a segment's first choice: what a range has that
+    /// could not be had as a whole is then the next segment's.
     pub fn reserve(&self, offset: u64, len: u64, patience: Option<u64>) -> bool {
         if !self.handle.reserve(offset, len) {
             return false;
@@ -92,14 +95,14 @@ impl Across<'_> {
             return true;
         }
         // The range lies in the pool.
-        let (mut page, end) = (offset / PAGE, (offset + len).div_ceil(PAGE));
-        while page < end {
-            let count = (end - page).min(MAX_PAGES);
-            match request(self, page, count, patience.unwrap_or(LONGEST).min(LONGEST)) {
-                Outcome::Given => page += count,
+        let (first, mut end) = (offset / PAGE, (offset + len).div_ceil(PAGE));
+        while first < end {
+            let page = end.saturating_sub(MAX_PAGES).max(first);
+            match request(self, page, end - page, patience.unwrap_or(LONGEST).min(LONGEST)) {
+                Outcome::Given => end = page,
                 Outcome::Refused => return false,
                 Outcome::NoAnswer => {
-                    if end - page <= MAX_PAGES {
+                    if page == first {
                         touch(self.pool, page, end);
                     }
                     return true;
