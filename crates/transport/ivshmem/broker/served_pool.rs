@@ -31,6 +31,12 @@ use vshmem_transport::PoolRef;
 /// The slot of the host, which is the first to be added, and its peer id.
 pub const HOST: u16 = 0;
 
+/// Bytes of memory, where the pool lies, that only small requests get: who was refused a large segment can
+/// then still make smaller ones, for which tables must grow.
+const LAST_MEMORY: u64 = 1 << 20;
+/// Bytes of a small request.
+const SMALL: u64 = 64 << 10;
+
 /// A connected machine.
 pub struct Peer {
     /// The connection.
@@ -224,7 +230,12 @@ impl ServedPool {
     }
 
     fn serve_memory_requests(&self) {
-        let give = |offset, len| self.joined.handle.reserve(offset, len);
+        let handle = &self.joined.handle;
+        // Where the kernel can't say what has memory (before Linux 6.5), all is given.
+        let lacks = |offset, len| handle.backed(offset, len).map_or(0, |backed| len.saturating_sub(backed));
+        let leaves_some = |lack| handle.free_memory().is_none_or(|free| free >= lack + LAST_MEMORY);
+        let is_spared = |lack| lack <= SMALL || leaves_some(lack);
+        let give = |offset, len| is_spared(lacks(offset, len)) && handle.reserve(offset, len);
         self.pool.serve_memory_requests(give, |member| {
             let id = self.pool.member_peer(member).map(|(id, _)| id);
             let mut peers = self.peers.iter();
