@@ -6,6 +6,9 @@
 if [ -n "${MPI_FULL:-}" ]; then
     # shellcheck disable=SC2034 # for the function vshmem
     LIMIT=300
+    # A rank's arrays for MPI_Alltoall have 52 MB.
+    vshmem down --all
+    code "two machines with memory for eight ranks come up" 0 vshmem up -n 2 --memory 1536M
     begin_with_nothing
     for mpi in mpich openmpi mpich5 openmpi5; do
         has "$mpi" || continue
@@ -16,4 +19,5 @@ if [ -n "${MPI_FULL:-}" ]; then
         done
     done
     nothing_stays "all jobs end"
+    vshmem down --all
 fi
