@@ -89,11 +89,39 @@ fn boot(system: &System) -> String {
     id.unwrap_or_default().trim().into()
 }
 
-/// Keeps others from changing anything meanwhile, until what is returned is closed.
-pub fn lock(file: &Path) -> Result<File> {
+/// Keeps others from changing anything, until it is dropped.
+#[derive(Debug)]
+pub struct Lock(File);
+
+/// Keeps others from changing anything meanwhile.
+pub fn lock(file: &Path) -> Result<Lock> {
     let directory = file.parent().unwrap_or(file);
     let lock = File::open(directory).explain(|| format!("could not open {}", directory.display()))?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| error!("another vshmem doctor is changing settings: wait until it has finished"))?;
-    Ok(lock)
+    Ok(Lock(lock))
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that was forked meanwhile has it, too, and would hold the
+        // lock for as long as it lives. Unlocking can't fail, since the file is open.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_forked_meanwhile_does_not_hold_the_lock() {
+        let file = std::env::temp_dir().join("doctor.json");
+        let first = lock(&file).unwrap();
+        assert!(lock(&file).is_err(), "there is one at a time");
+        // A child has the same open file.
+        let _of_child = first.0.try_clone().unwrap();
+        drop(first);
+        lock(&file).unwrap();
+    }
 }
