@@ -8,6 +8,7 @@
 //! | `check`, `finding` | what a check is, and what it finds |
 //! | `look` | through which a check sees; it keeps the evidence |
 //! | `machines`, `matching`, `cpus` | the host's QEMU processes, and which of their threads share a core |
+//! | `monitor`, `kvm` | what QEMU says of a machine, and what KVM counts |
 //! | `setting` | what can be changed, and put back |
 //! | `checks` | a file for each subject, and the table of all |
 //! | `examine` | all checks, root causes first |
@@ -22,9 +23,11 @@ mod examine;
 mod finding;
 mod idle;
 mod instruments;
+mod kvm;
 mod look;
 mod machines;
 mod matching;
+mod monitor;
 mod mounts;
 mod page;
 mod remedy;
@@ -47,4 +50,4 @@ pub use page::{explain, page};
 pub use remedy::{fix, undo, Done};
 pub use saved::Saved;
 pub use setting::Setting;
-pub use system::System;
+pub use system::{Ask, System};

@@ -11,7 +11,7 @@ pub struct Machine {
     pub pid: u32,
     /// What it is called, or else the pid.
     pub name: String,
-    /// Threads of virtual processors; none if QEMU does not name its threads.
+    /// Threads of virtual processors; none if QEMU neither names its threads nor says it by its monitor.
     pub vcpus: Vec<Placed>,
     /// All others.
     pub others: Vec<Placed>,
@@ -66,6 +66,15 @@ fn machine(system: &System, pid: u32) -> Result<Option<Machine>, Unseen> {
         let is_vcpu = name.starts_with("CPU ") || name.starts_with("ALL CPUs");
         if is_vcpu { &mut vcpus } else { &mut others }.push(Placed { thread, name, allowed });
     }
+    if vcpus.is_empty() {
+        let told = system.vcpus(pid).unwrap_or_default();
+        let index =
+            |it: &Placed| told.iter().find(|vcpu| vcpu.thread == it.thread.number).map(|vcpu| vcpu.index);
+        (vcpus, others) = others.into_iter().partition(|it| index(it).is_some());
+        for it in &mut vcpus {
+            it.name = format!("CPU {}", index(it).unwrap_or_default());
+        }
+    }
     let line = system.text(&format!("proc/{pid}/cmdline"))?.unwrap_or_default();
     let name = called(&line).map_or_else(|| format!("QEMU {pid}"), |name| format!("{name} ({pid})"));
     Ok((!others.is_empty()).then_some(Machine { pid, name, vcpus, others }))
@@ -82,6 +91,7 @@ fn called(line: &str) -> Option<String> {
 pub fn without_names(machines: &[Machine]) -> Option<String> {
     let names: Vec<&str> =
         machines.iter().filter(|machine| machine.vcpus.is_empty()).map(|machine| &*machine.name).collect();
-    let why = "QEMU does not say which of its threads are processors (-name debug-threads=on)";
+    let why =
+        "QEMU does not say which of its threads are processors (-name debug-threads=on, or a second monitor)";
     (!names.is_empty()).then(|| format!("{}: {why}", names.join(", ")))
 }

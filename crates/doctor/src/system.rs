@@ -1,30 +1,60 @@
 //! The files by which a kernel shows its state: this kernel's, or a copy of them that was made elsewhere.
 
+use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// Asks the QEMU that listens at a socket: by a command with arguments. The error says why there is no
+/// answer.
+pub type Ask = fn(&Path, &str, Value) -> Result<Value, String>;
+
+/// What was said, by the name under which it is recorded: nobody is asked twice.
+type Answers = RefCell<BTreeMap<String, Result<Value, String>>>;
+
 /// The root of a tree with `proc` and `sys` in it.
 #[derive(Debug)]
 pub struct System {
     root: PathBuf,
+    /// How QEMU is asked; `None`: what it said was recorded, too.
+    pub(crate) ask: Option<Ask>,
+    /// What it has said.
+    pub(crate) answers: Answers,
 }
 
-/// A file that could not be read, and why.
+/// What could not be read, and why.
 #[derive(Debug)]
-pub struct Unseen {
-    path: String,
-    why: io::Error,
+pub enum Unseen {
+    /// A file.
+    File {
+        /// Below the root.
+        path: String,
+        /// Why.
+        why: io::Error,
+    },
+    /// The monitor of a machine.
+    Monitor {
+        /// Its QEMU.
+        pid: u32,
+        /// Why.
+        why: String,
+    },
 }
 
 impl fmt::Display for Unseen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.why.kind() {
-            io::ErrorKind::NotFound => write!(f, "there is no /{}", self.path),
-            io::ErrorKind::PermissionDenied => write!(f, "only root may read /{}", self.path),
-            _ => write!(f, "/{} could not be read: {}", self.path, self.why),
+        let (path, why) = match self {
+            Unseen::Monitor { pid, why } => return write!(f, "QEMU {pid} could not be asked: {why}"),
+            Unseen::File { path, why } => (path, why),
+        };
+        match why.kind() {
+            io::ErrorKind::NotFound => write!(f, "there is no /{path}"),
+            io::ErrorKind::PermissionDenied => write!(f, "only root may read /{path}"),
+            _ => write!(f, "/{path} could not be read: {why}"),
         }
     }
 }
@@ -33,7 +63,7 @@ impl fmt::Display for Unseen {
 fn or_absent<T>(result: Result<T, Unseen>) -> Result<Option<T>, Unseen> {
     match result {
         Ok(it) => Ok(Some(it)),
-        Err(unseen) if is_gone(&unseen.why) => Ok(None),
+        Err(Unseen::File { why, .. }) if is_gone(&why) => Ok(None),
         Err(unseen) => Err(unseen),
     }
 }
@@ -49,9 +79,14 @@ impl System {
         System::below("/")
     }
 
+    /// The same, with a way to ask QEMU.
+    pub fn asking(ask: Ask) -> System {
+        System { ask: Some(ask), ..System::live() }
+    }
+
     /// A tree that was recorded, perhaps on another system.
     pub fn below(root: impl Into<PathBuf>) -> System {
-        System { root: root.into() }
+        System { root: root.into(), ask: None, answers: Answers::default() }
     }
 
     /// Whether it is this kernel.
@@ -65,7 +100,7 @@ impl System {
     }
 
     fn unseen(path: &str) -> impl FnOnce(io::Error) -> Unseen + '_ {
-        move |why| Unseen { path: path.into(), why }
+        move |why| Unseen::File { path: path.into(), why }
     }
 
     /// A file's text, which must exist.

@@ -1,6 +1,7 @@
 //! `vshmem doctor`: what costs a machine or its host speed, and the remedy.
 
 mod daemon;
+mod monitor;
 mod state;
 
 pub use daemon::Daemon;
@@ -135,7 +136,7 @@ pub fn doctor(doctor: Doctor) -> Result<u8> {
     }
     let (system, instruments): (System, &dyn Instruments) = match &doctor.root {
         Some(root) => (System::below(root), &Recorded::default()),
-        None => (System::live(), &Live),
+        None => (System::asking(monitor::ask), &Live),
     };
     let saved = match doctor.root {
         Some(_) => Saved::default(),

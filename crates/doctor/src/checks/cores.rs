@@ -85,7 +85,7 @@ fn free_cores(
 }
 
 /// The processors of a core's node.
-fn same_node(system: &System, core: usize) -> Cpus {
+pub fn same_node(system: &System, core: usize) -> Cpus {
     let names = system.names("sys/devices/system/node").unwrap_or_default();
     let lists = names
         .iter()
@@ -200,7 +200,7 @@ fn siblings(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     if shared.is_empty() || free == 0 {
         return Ok(Verdict::fine(match shared.is_empty() {
             true => "each has a physical core",
-            false => "they share physical cores, since none is free; whether their machine knows can't be seen from here",
+            false => "they share physical cores, since none is free",
         }));
     }
     look.note("cores with two bound processors", shared.join("; "));

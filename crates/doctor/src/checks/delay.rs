@@ -24,7 +24,7 @@ pub const DELAY: Check = Check {
     class: Class::Live,
     risk: "other work has fewer cores, also when the machines are idle",
     source: "Linux, Documentation/scheduler/sched-stats.rst and admin-guide/cgroup-v2.rst (cpuset.cpus.partition)",
-    causes: &["shared-cores", "emulator-cores", "isolated-cores", "quota"],
+    causes: &["shared-cores", "emulator-cores", "isolated-cores", "quota", "cpu-pm"],
     look: delay,
 };
 

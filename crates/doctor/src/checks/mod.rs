@@ -7,6 +7,7 @@ mod delay;
 mod devices;
 mod drift;
 mod governor;
+mod holding;
 mod idle;
 mod interrupts;
 mod isolation;
@@ -23,6 +24,7 @@ mod second;
 mod slack;
 mod steal;
 mod swap;
+mod topology;
 mod virtio;
 
 use crate::check::Check;
@@ -43,6 +45,8 @@ pub const CHECKS: &[Check] = &[
     cores::CPUS,
     cores::EMULATOR,
     cores::SIBLINGS,
+    topology::TOPOLOGY,
+    holding::HOLDING,
     isolation::ISOLATED,
     quota::QUOTA,
     delay::DELAY,

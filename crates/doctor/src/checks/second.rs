@@ -2,11 +2,11 @@
 
 use crate::check::Check;
 use crate::finding::{Class, Costs, Verdict};
+use crate::kvm;
 use crate::look::Look;
 use crate::machines::machines;
 use crate::system::Unseen;
 
-const DEBUG: &str = "sys/kernel/debug/kvm";
 /// Less memory than this in machines shows nothing, in KiB.
 const LITTLE: u64 = 64 << 10;
 
@@ -17,9 +17,9 @@ pub const SECOND: Check = Check {
     about: "The processor walks two page tables for a machine: the machine's, and KVM's (EPT, NPT). KVM's has large pages only \
         where the host's memory has, and not where kvm.nx_huge_pages splits those from which the machine executes (against \
         a bug of some processors, iTLB multihit). Without EPT or NPT KVM keeps a page table for each of the machine's in \
-        software. KVM counts its pages by size in debugfs.",
+        software. KVM counts each machine's pages by size in debugfs.",
     by_hand: "grep . /sys/module/kvm/parameters/{nx_huge_pages,tdp_mmu} /sys/module/kvm_{intel,amd}/parameters/{ept,npt}; \
-        grep . /sys/kernel/debug/kvm/pages_*",
+        grep . /sys/kernel/debug/kvm/*/pages_*",
     remedy: "see to huge pages of the host (huge-pages, shared-huge-pages), and start the machine anew",
     class: Class::MachineRestart,
     risk: "where the processor has the bug, a machine could stop it without the split",
@@ -66,27 +66,38 @@ fn second(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
 
 /// Judges the pages that are there.
 fn sizes(look: &mut Look<'_>, splits: bool) -> Result<Verdict, Unseen> {
-    if machines(look)?.is_empty() {
+    let all = machines(look)?;
+    if all.is_empty() {
         return Ok(Verdict::fine("no machine of QEMU can be seen here"));
     }
-    let mut kib = [0_u64; 3];
-    for (sum, (name, size)) in kib.iter_mut().zip([("4k", 4), ("2m", 2 << 10), ("1g", 1 << 20)]) {
-        let Some(count) = look.text(&format!("{DEBUG}/pages_{name}"))? else {
-            return Ok(Verdict::unknown(
-                "KVM's counts of pages are in debugfs, which is not mounted, or lacks them",
-            ));
-        };
-        *sum = count.parse::<u64>().unwrap_or(0) * size;
+    if !kvm::counts(look.system)? {
+        return Ok(Verdict::unknown("KVM's counts of pages are in debugfs, which is not mounted"));
     }
-    let (small, total) = (kib[0], kib.iter().sum::<u64>());
-    if total < LITTLE || small * 2 < total {
+    let mut small = Vec::new();
+    for machine in &all {
+        let mut kib = [0; 3];
+        for (sum, (name, size)) in kib.iter_mut().zip([("4k", 4), ("2m", 2 << 10), ("1g", 1 << 20)]) {
+            *sum = kvm::count(look.system, machine.pid, &format!("pages_{name}"))?.unwrap_or(0) * size;
+        }
+        let total: u64 = kib.iter().sum();
+        if total == 0 {
+            continue;
+        }
+        let [of_4k, of_2m, of_1g] = kib.map(|kib| kib >> 10);
+        let is = format!("{of_4k} MiB by 4 KiB, {of_2m} MiB by 2 MiB, {of_1g} MiB by 1 GiB");
+        look.note(format!("{}, pages of KVM", machine.name), is);
+        if total >= LITTLE && kib[0] * 2 >= total {
+            small.push(format!("{} % of {}", 100 * kib[0] / total, machine.name));
+        }
+    }
+    if small.is_empty() {
         return Ok(Verdict::fine("most memory of machines is in large pages, or there is little of it"));
     }
     if splits {
         look.note("the split", "the processor has the bug, so it must stay");
     }
     Ok(Verdict::Costs(Costs {
-        why: format!("{} % of what KVM maps for machines is in small pages.", 100 * small / total),
+        why: format!("KVM maps much in small pages: {}.", small.join(", ")),
         estimate: "longer page walks in the hypervisor's table: 2 to 30 % where much memory is in use".into(),
         ..Costs::default()
     }))

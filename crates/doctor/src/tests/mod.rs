@@ -1,6 +1,7 @@
 //! Checks over recorded systems: each is whole but for one thing, which must be found, and nothing else.
 
 pub mod killed;
+mod monitors;
 mod remedies;
 pub mod tree;
 
@@ -90,7 +91,7 @@ fn each_bottleneck_of_a_host_is_found_alone() {
     plant(HOST, &[("proc/4242/smaps", memfd)], &["shared-huge-pages"]);
     plant(HOST, &[("proc/4242/task/4251/status", &vcpu("0"))], &["shared-cores"]);
     plant(HOST, &[("proc/4242/task/4242/status", &vcpu("0"))], &["emulator-cores"]);
-    plant(HOST, &[("proc/4242/task/4251/status", &vcpu("4"))], &["core-siblings"]);
+    plant(HOST, &[("proc/4242/task/4251/status", &vcpu("4"))], &["core-siblings", "guest-siblings"]);
     plant(HOST, &[("proc/irq/24/effective_affinity_list", "2"), ("proc/interrupts", "  CPU0\n")], &[]);
     let hit = "            CPU0       CPU1\n  24:          7          0  PCI-MSI  eth0\n";
     plant(HOST, &[("proc/irq/24/effective_affinity_list", "0"), ("proc/interrupts", hit)], &["interrupts"]);
@@ -117,7 +118,7 @@ fn each_bottleneck_of_a_host_is_found_alone() {
 #[test]
 fn the_second_page_table_is_judged_by_its_pages_and_by_what_splits_them() {
     const PARAMETERS: &str = "sys/module/kvm/parameters";
-    let (nx, small) = (format!("{PARAMETERS}/nx_huge_pages"), "sys/kernel/debug/kvm/pages_4k");
+    let (nx, small) = (format!("{PARAMETERS}/nx_huge_pages"), "sys/kernel/debug/kvm/4242-14/pages_4k");
     let found = plant(HOST, &[(&nx, "Y\n")], &["second-page-table"]);
     assert_eq!(finding(&found, "second-page-table").changes[0].to, "N");
     let bug = ("sys/devices/system/cpu/vulnerabilities/itlb_multihit", "KVM: Mitigation: Split huge pages\n");
@@ -312,8 +313,11 @@ fn what_can_not_be_told_is_said() {
     // QEMU without names for its threads, as it is by default.
     tree.put("proc/4242/task/4250/comm", "qemu-system-x86");
     tree.put("proc/4242/task/4251/comm", "qemu-system-x86");
+    tree.put("qmp/4242/query-cpus-fast", "");
     let result = found(&tree, &kvm());
-    for id in ["shared-cores", "emulator-cores", "run-delay", "remote-memory", "device-node"] {
+    for id in
+        ["shared-cores", "emulator-cores", "guest-siblings", "run-delay", "remote-memory", "device-node"]
+    {
         let it = finding(&result, id);
         assert_eq!(it.verdict, Outcome::Unknown, "{id}");
         assert!(it.why.contains("debug-threads=on"), "{}", it.why);

@@ -1,5 +1,10 @@
 #!/bin/sh
-# Records what vshmem doctor reads of this system, as the tests take it: record.sh >FILE
+# Records what vshmem doctor reads of this system, as the tests take it:
+#
+#   record.sh [PID SOCKET]... >FILE
+#
+# With the process and the monitor's socket (QMP) of a machine's QEMU, also what the kernel, KVM and QEMU say
+# of that.
 #
 # Look through it before you give it away: it has names of devices and of machines.
 set -eu
@@ -49,3 +54,27 @@ show /proc/uptime /proc/interrupts /proc/sys/kernel/numa_balancing /sys/devices/
     /sys/class/net/*/statistics/[rt]x_packets /sys/class/net/*/queues/rx-*/rps_cpus \
     /sys/block/vd*/stat /sys/block/vd*/mq/*/nr_tags
 link /sys/bus/pci/devices/*/driver /sys/class/net/*/device/driver
+
+machine() { # machine PID SOCKET
+    show "/proc/$1/comm" "/proc/$1/cgroup" "/proc/$1/numa_maps" "/proc/$1"/task/*/comm \
+        "/proc/$1"/task/*/stat "/proc/$1"/task/*/schedstat "/sys/kernel/debug/kvm/$1"-*/exits \
+        "/sys/kernel/debug/kvm/$1"-*/halt_exits "/sys/kernel/debug/kvm/$1"-*/pages_*
+    for file in "/proc/$1"/task/*/status; do
+        printf '== %s\n' "${file#/}"
+        grep '^Cpus_allowed_list:' "$file"
+    done
+    ask="$(dirname "$0")/../../../../tests/machines/programs/qmp.py"
+    printf '== qmp/%s/query-cpus-fast\n' "$1"
+    python3 "$ask" "$2" query-cpus-fast
+    cpu=$(python3 "$ask" "$2" query-cpus-fast | grep -o '"qom-path": "[^"]*"' | head -n 1 | cut -d \" -f 4)
+    for property in vendor topoext; do
+        printf '== qmp/%s%s/%s\n' "$1" "$cpu" "$property"
+        python3 "$ask" "$2" "{\"execute\": \"qom-get\",
+            \"arguments\": {\"path\": \"$cpu\", \"property\": \"$property\"}}"
+    done
+}
+
+while [ $# -gt 1 ]; do
+    machine "$1" "$2"
+    shift 2
+done
