@@ -320,8 +320,7 @@ pub fn described(machine: &MachineOptions) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::description::file::File;
-    use std::path::Path;
+    use crate::description::testing::resolved;
 
     /// A machine that can't run on without a placement.
     static MOVE: Move = Move { machine: String::new(), placed: None, live: false, text: String::new() };
@@ -350,13 +349,8 @@ mod tests {
         }
     }
 
-    fn options(text: &str) -> Options {
-        let file = File::parse("c".into(), text.into(), Path::new("/")).unwrap();
-        file.description.resolve().unwrap().1
-    }
-
     fn planned(old: &str, new: &str) -> Vec<String> {
-        let all = plan(&options(old), &options(new), &Usual);
+        let all = plan(&resolved(old).unwrap(), &resolved(new).unwrap(), &Usual);
         all.iter().map(|change| format!("{} {}", change.effort, change.text)).collect()
     }
 
@@ -499,7 +493,7 @@ mod tests {
             accel: _,
             kernel: _,
             uplink: _,
-        } = options("");
+        } = resolved("").unwrap();
         let MachineOptions { name: _, cpus: _, memory: _, pages: _, devices: _, image: _, pools: _ } =
             &machines[0];
         let PoolOptions { name: _, host: _, size: _, align: _, transport: _, reserve: _, pages: _, node: _ } =

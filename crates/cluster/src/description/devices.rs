@@ -37,16 +37,10 @@ pub fn check(description: &Description, launcher: &dyn Launcher) -> Result<(), F
 
 #[cfg(test)]
 mod tests {
-    use crate::description::file::File;
-    use std::path::Path;
+    use crate::description::testing::resolved;
 
     fn refused(text: &str) -> String {
-        let file = match File::parse("c".into(), text.into(), Path::new("/")) {
-            Ok(file) => file,
-            Err(why) => return why.to_string(),
-        };
-        let resolved = file.description.resolve();
-        resolved.map(|_| String::new()).unwrap_or_else(|fault| file.explain(fault).to_string())
+        resolved(text).err().unwrap_or_default()
     }
 
     #[test]

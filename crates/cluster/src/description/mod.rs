@@ -17,5 +17,7 @@ pub mod machines;
 pub mod network;
 pub mod pools;
 pub mod resolve;
+#[cfg(test)]
+pub mod testing;
 mod uplink;
 pub mod via;

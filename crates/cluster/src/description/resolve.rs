@@ -127,16 +127,9 @@ impl Description {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::description::file::File;
+    use crate::description::testing::resolved;
     use crate::launcher::table::launchers;
     use crate::placement::pages::{Pages, PoolNodes};
-    use std::path::Path;
-
-    fn resolved(text: &str) -> Result<Options, String> {
-        let file = File::parse("c".into(), text.into(), Path::new("/")).map_err(|error| error.to_string())?;
-        let resolved = file.description.resolve();
-        resolved.map(|(_, options)| options).map_err(|fault| file.explain(fault).to_string())
-    }
 
     #[test]
     fn an_empty_file_is_vshmem_up() {

@@ -114,16 +114,8 @@ fn check_name(name: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::description::file::File;
-    use crate::launcher::options::Options;
+    use crate::description::testing::resolved;
     use crate::launcher::table::launchers;
-    use std::path::Path;
-
-    fn resolved(text: &str) -> Result<Options, String> {
-        let file = File::parse("c".into(), text.into(), Path::new("/")).map_err(|error| error.to_string())?;
-        let resolved = file.description.resolve();
-        resolved.map(|(_, options)| options).map_err(|fault| file.explain(fault).to_string())
-    }
 
     fn uplink(text: &str) -> String {
         let options = resolved(text).unwrap();

@@ -1,0 +1,17 @@
+//! What descriptions mean, for tests: each is the text of a file `c`.
+
+use super::file::File;
+use crate::launcher::options::Options;
+use crate::launcher::traits::Launcher;
+use std::path::Path;
+
+/// What starts the machines that a text describes, and the options that are meant.
+pub fn launched(text: &str) -> Result<(&'static dyn Launcher, Options), String> {
+    let file = File::parse("c".into(), text.into(), Path::new("/")).map_err(|error| error.to_string())?;
+    file.description.resolve().map_err(|fault| file.explain(fault).to_string())
+}
+
+/// The options that a text means.
+pub fn resolved(text: &str) -> Result<Options, String> {
+    launched(text).map(|(_, options)| options)
+}
