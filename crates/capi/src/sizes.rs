@@ -15,13 +15,13 @@
 //! that asks for a time or an owner does not look at the size again; and an id for which `*get` found two
 //! sizes is of no use any more.
 //!
-//! Each pool has a table with a place for every index that an id can have: two IPC objects that exist at once
-//! have different indices. A later object at the same index takes the place. What was told of the earlier one
-//! goes into the index's history, if this process has not removed it: a member can bring its id back. There
-//! is room in a history for every id of the index. An id that comes back with the same size is what it was.
-//! With another one it may be a new object, for numbers begin anew after 8,192 objects: if `*get` finds it
-//! so, or if the process never asked for it by `*get`, as a server that is given ids by its clients, then it
-//! can be used, but has no size that is known.
+//! Each pool has a table with a place for every index that its ids can have: two IPC objects that exist at
+//! once have different indices. A later object at the same index takes the place. What was told of the
+//! earlier one goes into the index's history, if this process has not removed it: a member can bring its id
+//! back. There is room in a history for every id of the index. An id that comes back with the same size is
+//! what it was. With another one it may be a new object, for numbers begin anew after 8,192 removals: if
+//! `*get` finds it so, or if the process never asked for it by `*get`, as a server that is given ids by its
+//! clients, then it can be used, but has no size that is known.
 //!
 //! A place, and what a history has of an id, is one atomic word, so signals, threads and deaths do no harm;
 //! all lies in private memory, so a child inherits what its parent was told. It comes page by page as it is
@@ -32,11 +32,12 @@ use crate::page::MAX_POOLS;
 use crate::raw;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use vshmem_ipc::Errno;
-use vshmem_pool::layout::{INDEX_BITS, SEQ_BITS};
+use vshmem_pool::layout::{LEAST_INDEX_BITS, MAX_ENTRIES, SEQ_BITS};
+use vshmem_pool::Ids;
 
 /// Places in a page of a table.
 const PLACES: usize = 512;
-const PAGES: usize = (1 << INDEX_BITS) / PLACES;
+const PAGES: usize = MAX_ENTRIES as usize / PLACES;
 
 #[repr(C)]
 struct Page {
@@ -65,17 +66,25 @@ const KNOWN: u64 = 1 << 31;
 /// What was told of the IPC objects of a kind, pool by pool.
 pub struct Sizes([Table; MAX_POOLS]);
 
-struct Table([AtomicPtr<Page>; PAGES]);
+struct Table {
+    /// Bits of the index in the pool's ids.
+    index_bits: AtomicU32,
+    pages: AtomicPtr<Pages>,
+}
+
+/// By the high bits of the index.
+type Pages = [AtomicPtr<Page>; PAGES];
 
 /// Of sets: semaphores.
 pub static SETS: Sizes = Sizes::new();
 /// Of segments: pages of 4096 bytes.
 pub static SEGMENTS: Sizes = Sizes::new();
 
-/// A pool was opened at a place: nothing was told of it.
-pub fn forget_pool(pool: usize) {
+/// A pool with such ids was opened at a place: nothing was told of it.
+pub fn begin_pool(pool: usize, ids: Ids) {
     for sizes in [&SETS, &SEGMENTS] {
         sizes.clear(pool);
+        sizes.0[pool].index_bits.store(ids.bits(), Relaxed);
     }
 }
 
@@ -122,55 +131,70 @@ fn after_stat(old: Option<u64>, is_back: bool, id: i32, size: u64) -> Option<u64
     (is_back && old & GOT == 0).then_some(name(id) | DOUBTFUL | size)
 }
 
+impl Table {
+    const fn new() -> Table {
+        Table { index_bits: AtomicU32::new(LEAST_INDEX_BITS), pages: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    fn ids(&self) -> Ids {
+        Ids::new(self.index_bits.load(Relaxed)).unwrap_or(Ids::USUAL)
+    }
+
+    fn pages(&self) -> Option<&Pages> {
+        // SAFETY: once published, they stay mapped for the process's life.
+        unsafe { self.pages.load(Acquire).as_ref() }
+    }
+}
+
 impl Sizes {
     const fn new() -> Sizes {
-        Sizes([const { Table([const { AtomicPtr::new(core::ptr::null_mut()) }; PAGES]) }; MAX_POOLS])
+        Sizes([const { Table::new() }; MAX_POOLS])
     }
 
-    /// Where an id's index is looked after; `None`: nothing was told of it yet.
-    fn page(&self, pool: usize, id: i32) -> Option<(&Page, usize)> {
-        let (page, place) = Sizes::index(id);
-        let page = self.0[pool].0[page].load(Acquire);
+    /// Where an id is looked after; `None`: nothing was told of its index yet.
+    fn place(&self, pool: usize, id: i32) -> Option<Place<'_>> {
+        let table = &self.0[pool];
+        let ids = table.ids();
+        let index = ids.index(id) as usize;
         // SAFETY: once published, a page stays mapped for the process's life.
-        (!page.is_null()).then(|| unsafe { (&*page, place) })
+        let page = unsafe { table.pages()?[index / PLACES].load(Acquire).as_ref() }?;
+        let (word, history) = (&page.places[index % PLACES], &page.histories[index % PLACES]);
+        Some(Place { word, history, id, ids })
     }
 
-    fn index(id: i32) -> (usize, usize) {
-        let index = id as usize & ((1 << INDEX_BITS) - 1);
-        (index / PLACES, index % PLACES)
-    }
-
-    /// The same; the page is made if need be. `None`: there is no memory, so nothing will be known.
-    fn page_for(&self, pool: usize, id: i32) -> Option<(&Page, usize)> {
-        raw::map_once(&self.0[pool].0[Sizes::index(id).0], |_| {})?;
-        self.page(pool, id)
+    /// The same; it is made if need be. `None`: there is no memory, so nothing will be known.
+    fn place_for(&self, pool: usize, id: i32) -> Option<Place<'_>> {
+        let table = &self.0[pool];
+        raw::map_once(&table.pages, |_| {})?;
+        raw::map_once(&table.pages()?[table.ids().index(id) as usize / PLACES], |_| {})?;
+        self.place(pool, id)
     }
 
     /// The word of an id; 0: nothing was told of it.
     fn word(&self, pool: usize, id: i32) -> u64 {
-        let Some((page, place)) = self.page(pool, id) else {
+        let Some(place) = self.place(pool, id) else {
             return 0;
         };
-        match page.places[place].load(Relaxed) {
+        match place.word.load(Relaxed) {
             word if is_of(word, id) => word,
-            _ => page.remembered(place, id).unwrap_or(0),
+            _ => place.remembered().unwrap_or(0),
         }
     }
 
     /// Changes what is known of an id, from what its place or the history says. If another id has the place,
     /// that one's goes into the history; without memory for it nothing changes.
     fn change(&self, pool: usize, id: i32, new: impl Fn(Option<u64>, bool) -> Option<u64>) {
-        let Some((page, place)) = self.page_for(pool, id) else {
+        let Some(place) = self.place_for(pool, id) else {
             return;
         };
-        let _ = page.places[place].fetch_update(Relaxed, Relaxed, |old| {
+        let _ = place.word.fetch_update(Relaxed, Relaxed, |old| {
             if is_of(old, id) {
                 return new(Some(old), false);
             }
             if old != 0 {
-                page.remember(place, old)?;
+                place.remember(old)?;
             }
-            new(page.remembered(place, id), true)
+            new(place.remembered(), true)
         });
     }
 
@@ -188,8 +212,8 @@ impl Sizes {
 
     /// The same by `*_STAT`, which goes by index: it takes no place of another id.
     pub fn listed(&self, pool: usize, id: i32, size: u64) -> Result<(), Errno> {
-        let has_place = self.page(pool, id).is_none_or(|(page, place)| {
-            let old = page.places[place].load(Relaxed);
+        let has_place = self.place(pool, id).is_none_or(|place| {
+            let old = place.word.load(Relaxed);
             old == 0 || is_of(old, id)
         });
         if has_place {
@@ -214,54 +238,61 @@ impl Sizes {
 
     /// The program has no more to do with the IPC object.
     pub fn forget(&self, pool: usize, id: i32) {
-        if let Some((page, place)) = self.page(pool, id) {
-            page.forget(place, id);
-            let _ = page.places[place].fetch_update(Relaxed, Relaxed, |old| is_of(old, id).then_some(0));
+        if let Some(place) = self.place(pool, id) {
+            place.forget();
+            let _ = place.word.fetch_update(Relaxed, Relaxed, |old| is_of(old, id).then_some(0));
         }
     }
 
     fn clear(&self, pool: usize) {
-        for page in &self.0[pool].0 {
-            // SAFETY: as in `page`.
+        for page in self.0[pool].pages().into_iter().flatten() {
+            // SAFETY: as in `place`.
             if let Some(page) = unsafe { page.load(Acquire).as_ref() } {
                 page.places.iter().for_each(|place| place.store(0, Relaxed));
-                (0..PLACES)
-                    .filter_map(|place| page.history(place))
-                    .flatten()
-                    .for_each(|word| word.store(0, Relaxed));
+                let histories = page.histories.iter().filter_map(history);
+                histories.flatten().for_each(|word| word.store(0, Relaxed));
             }
         }
     }
 }
 
-impl Page {
-    fn history(&self, place: usize) -> Option<&History> {
-        // SAFETY: once published, a history stays mapped for the process's life.
-        unsafe { self.histories[place].load(Acquire).as_ref() }
+/// Where an id is looked after.
+struct Place<'a> {
+    word: &'a AtomicU64,
+    history: &'a AtomicPtr<History>,
+    id: i32,
+    ids: Ids,
+}
+
+fn history(pointer: &AtomicPtr<History>) -> Option<&History> {
+    // SAFETY: once published, a history stays mapped for the process's life.
+    unsafe { pointer.load(Acquire).as_ref() }
+}
+
+impl Place<'_> {
+    /// What the history has of another id of the index, or of this one.
+    fn past(&self, id: i32) -> Option<&AtomicU32> {
+        history(self.history)?.get(self.ids.sequence(id) as usize)
     }
 
-    /// What the history has of an id, as a word of its place.
-    fn remembered(&self, place: usize, id: i32) -> Option<u64> {
-        let word = self.history(place)?[sequence(id)].load(Relaxed);
-        (word != 0).then_some(name(id) | u64::from(word))
+    /// What the history has of the id, as a word of its place.
+    fn remembered(&self) -> Option<u64> {
+        let word = self.past(self.id)?.load(Relaxed);
+        (word != 0).then_some(name(self.id) | u64::from(word))
     }
 
-    /// Puts a place's word into the history; `None`: there is no memory for it.
-    fn remember(&self, place: usize, word: u64) -> Option<()> {
-        raw::map_once(&self.histories[place], |_| {})?;
-        self.history(place)?[sequence((word >> 32) as i32)].store(word as u32, Relaxed);
+    /// Puts the place's word into the history; `None`: there is no memory for it.
+    fn remember(&self, word: u64) -> Option<()> {
+        raw::map_once(self.history, |_| {})?;
+        self.past((word >> 32) as i32)?.store(word as u32, Relaxed);
         Some(())
     }
 
-    fn forget(&self, place: usize, id: i32) {
-        if let Some(history) = self.history(place) {
-            history[sequence(id)].store(0, Relaxed);
+    fn forget(&self) {
+        if let Some(past) = self.past(self.id) {
+            past.store(0, Relaxed);
         }
     }
-}
-
-fn sequence(id: i32) -> usize {
-    id as usize >> INDEX_BITS & ((1 << SEQ_BITS) - 1)
 }
 
 /// The error for an IPC object whose size is not the one that the program knows.

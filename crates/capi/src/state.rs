@@ -214,6 +214,7 @@ pub fn open_device_at(gate: &Inside, index: usize, name: &PoolName) -> Result<()
 
 fn publish(gate: &Inside, index: usize, name: &PoolName, handle: Handle, pool: Pool) -> Result<(), Errno> {
     ids::load(gate)?;
+    let ids_of_pool = pool.ids();
     let member = match handle.join(&pool) {
         Ok(member) => member,
         Err(error) => {
@@ -228,7 +229,7 @@ fn publish(gate: &Inside, index: usize, name: &PoolName, handle: Handle, pool: P
     opened.across().join();
     // SAFETY: the place is closed and we are inside the gate, so nobody else reads or writes it.
     unsafe { (*place.opened.get()).write(opened) };
-    sizes::forget_pool(index);
+    sizes::begin_pool(index, ids_of_pool);
     place.last_me.store(0, Ordering::Relaxed);
     place.lost.store(false, Ordering::Relaxed);
     place.phase.store(OPEN, Ordering::Release);

@@ -32,7 +32,7 @@ pub fn lock_object<'a>(
 /// The entry that an id names, if it is there and not being removed.
 #[inline]
 pub fn lookup(c: &Ctx, kind: Kind, id: i32) -> Result<(u32, &'static Head), Errno> {
-    let index = id as u32 & (MAX_ENTRIES - 1);
+    let index = c.pool.ids().index(id);
     let head = c.pool.head(kind, index).ok_or(Errno::EINVAL)?; // unpaid
     if id as u32 & ID_BIT != 0 && head.id.load(Acquire) == id as u32 && !is_dying(head) {
         Ok((index, head))
@@ -60,14 +60,17 @@ pub fn is_dying(head: &Head) -> bool {
 }
 
 /// An entry's sequence number.
-fn sequence(head: &Head) -> u32 {
+pub fn sequence(head: &Head) -> u32 {
     head.flags.load(Relaxed) >> HEAD_SEQ_SHIFT & ((1 << SEQ_BITS) - 1)
 }
 
 /// The entry at an index, for the `*_STAT` commands.
 pub fn by_index(c: &Ctx, kind: Kind, index: i32) -> Result<(u32, i32), Errno> {
     // As Linux does, which takes ids, too: their low bits are the index.
-    let index = u32::try_from(index).map_err(|_| Errno::EINVAL)? & (MAX_ENTRIES - 1);
+    if index < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let index = c.pool.ids().index(index);
     if index as u64 >= c.pool.kind_root(kind).high.load(Relaxed) {
         // It may have no memory, nor be looked at.
         return Err(Errno::EINVAL);
@@ -80,21 +83,36 @@ pub fn by_index(c: &Ctx, kind: Kind, index: i32) -> Result<(u32, i32), Errno> {
     }
 }
 
+/// Entries of a kind that were ever used.
+pub fn high(c: &Ctx, kind: Kind) -> u32 {
+    let high = c.pool.kind_root(kind).high.load(Relaxed);
+    high.min(c.pool.capacity(kind).into()) as u32
+}
+
+/// The entries of a kind that are in use, in order.
+pub fn used<'a>(c: &'a Ctx, kind: Kind) -> impl DoubleEndedIterator<Item = (u32, &'static Head)> + 'a {
+    used_among(c, kind, 0..high(c, kind))
+}
+
+fn used_among<'a>(
+    c: &'a Ctx,
+    kind: Kind,
+    indices: core::ops::Range<u32>,
+) -> impl DoubleEndedIterator<Item = (u32, &'static Head)> + 'a {
+    let head = move |index| c.next_head(kind, index).map(|head| (index, head));
+    indices.filter_map(head).filter(|(_, head)| head.id.load(Relaxed) != 0)
+}
+
 /// Calls `each` with index and id of every entry that is being removed.
 pub fn each_dying(c: &Ctx, kind: Kind, mut each: impl FnMut(u32, i32)) {
-    let high = c.pool.kind_root(kind).high.load(Relaxed).min(c.pool.capacity(kind) as u64) as u32;
-    for index in 0..high {
-        if let Some(head) = c.head(kind, index).filter(|h| is_dying(h)) {
-            each(index, head.id.load(Relaxed) as i32);
-        }
+    for (index, head) in used(c, kind).filter(|(_, head)| is_dying(head)) {
+        each(index, head.id.load(Relaxed) as i32);
     }
 }
 
 /// The highest index in use, -1 if there is none.
 pub fn highest(c: &Ctx, kind: Kind) -> i32 {
-    let high = c.pool.kind_root(kind).high.load(Relaxed).min(c.pool.capacity(kind) as u64) as u32;
-    let used = |i: &u32| c.head(kind, *i).is_some_and(|h| h.id.load(Relaxed) != 0 && !is_dying(h));
-    (0..high).rev().find(used).map_or(-1, |i| i as i32)
+    used(c, kind).rev().find(|(_, head)| !is_dying(head)).map_or(-1, |(index, _)| index as i32)
 }
 
 /// What a `*get` call finds.
@@ -123,7 +141,7 @@ pub fn admit(c: &Ctx, (index, head): (u32, &Head), flg: i32) -> Result<i32, Errn
     perm::check(c, head, flg as u32 & 0o777)?;
     let id = head.id.load(Acquire);
     // Another entry's is a lie about whose id that is.
-    if id & (MAX_ENTRIES - 1) != index {
+    if c.pool.ids().index(id as i32) != index {
         return Err(Errno::EIDRM);
     }
     Ok(id as i32)
@@ -174,13 +192,14 @@ pub fn insert(
     }
     let index = take_index(c, txn, kind)?;
     let head = c.head(kind, index).ok_or(Errno::ENOSPC)?;
-    let seq = (sequence(head) + 1) & ((1 << SEQ_BITS) - 1);
+    let ids = c.pool.ids();
+    let seq = ids.next(sequence(head));
     let flags = seq << HEAD_SEQ_SHIFT | (u32::from(c.member) + 1) << HEAD_MEMBER_SHIFT;
-    let id = ID_BIT | seq << INDEX_BITS | index;
+    let id = ids.id(index, seq);
     let owner = cred.uid as u64 | (cred.gid as u64) << 32;
     txn.put(&root.used, used + 1)?;
     let at = c.pool.offset_of(head);
-    txn.set(at, id as u64 | (mode as u64) << 32)?;
+    txn.set(at, id as u32 as u64 | (mode as u64) << 32)?;
     txn.set(at + 8, owner)?;
     txn.set(at + 16, owner)?;
     txn.set(at + 24, key as u32 as u64 | (flags as u64) << 32)?;
@@ -192,17 +211,35 @@ pub fn insert(
         txn.put(&head.next, first)?;
         txn.set(bucket, index as u64 + 1)?;
     }
-    Ok((index, id as i32))
+    Ok((index, id))
 }
 
+/// Takes the free entry whose turn it is ([`vshmem_pool::ids`]), or a fresh one.
 fn take_index(c: &Ctx, txn: &mut Txn, kind: Kind) -> Result<u32, Errno> {
     let root = c.pool.kind_root(kind);
-    if let Some(index) = root.free.load(Relaxed).checked_sub(1) {
+    let (mut link, mut seen, mut found) = (&root.free, 0, None);
+    while seen < c.pool.ids().waits() {
+        let Some(index) = link.load(Relaxed).checked_sub(1) else {
+            break;
+        };
         let index = index.min(u32::MAX as u64) as u32;
         let head = c.head(kind, index).ok_or(Errno::ENOSPC)?;
-        txn.put(&root.free, head.next.load(Relaxed))?;
-        return Ok(index);
+        (found, link, seen) = (Some((index, link, head)), &head.next, seen + 1);
     }
+    let is_due = seen == c.pool.ids().waits();
+    let fresh = if is_due { Err(Errno::ENOSPC) } else { take_fresh(c, txn, kind) };
+    match (fresh, found) {
+        (Err(_), Some((index, link, head))) => {
+            txn.put(link, head.next.load(Relaxed))?;
+            Ok(index)
+        }
+        (fresh, _) => fresh,
+    }
+}
+
+/// Takes an entry that was never used.
+fn take_fresh(c: &Ctx, txn: &mut Txn, kind: Kind) -> Result<u32, Errno> {
+    let root = c.pool.kind_root(kind);
     let high = root.high.load(Relaxed);
     let index = u32::try_from(high).map_err(|_| Errno::ENOSPC)?;
     let at = c.pool.entry_offset(kind, index).ok_or(Errno::ENOSPC)?;
@@ -315,14 +352,16 @@ pub fn each_touched(c: &Ctx, who: ProcId, kind: Kind, mut each: impl FnMut(u32))
     let Some(p) = c.proc(who.slot) else {
         return;
     };
-    if p.overflow.load(Relaxed) != 0 {
-        let high = c.pool.kind_root(kind).high.load(Relaxed).min(c.pool.capacity(kind) as u64) as u32;
-        let is_used = |index: &u32| c.head(kind, *index).is_some_and(|h| h.id.load(Relaxed) != 0);
-        return (0..high).filter(is_used).for_each(each);
+    let overflow = p.overflow.load(Relaxed);
+    let is_searched = |index| overflow & (EVERYWHERE | kind.region(index)) != 0;
+    let high = high(c, kind);
+    for first in (0..high).step_by(REGION as usize).filter(|first| is_searched(*first)) {
+        let region = first..high.min(first + REGION);
+        used_among(c, kind, region).for_each(|(index, _)| each(index));
     }
     for touched in &p.touched {
         match Kind::of_reference(touched.load(Relaxed)) {
-            Some((k, index)) if k == kind => each(index),
+            Some((k, index)) if k == kind && !is_searched(index) => each(index),
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::{Ctx, Errno, Perm};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
-use vshmem_pool::layout::{Head, HEAD_MEMBER_SHIFT, INDEX_BITS, SEQ_BITS};
+use vshmem_pool::layout::{Head, HEAD_MEMBER_SHIFT};
 
 /// Read permission for everybody, as a request.
 pub const READ: u32 = 0o444;
@@ -127,8 +127,8 @@ pub fn has(c: &Ctx, head: &Head, cap: u64) -> bool {
 }
 
 /// The IPC object's permissions as callers see them.
-pub fn of(head: &Head) -> Perm {
-    let id = head.id.load(Acquire);
+pub fn of(c: &Ctx, head: &Head) -> Perm {
+    let id = head.id.load(Acquire) as i32;
     Perm {
         key: head.key.load(Relaxed) as i32,
         uid: head.uid.load(Relaxed),
@@ -136,7 +136,7 @@ pub fn of(head: &Head) -> Perm {
         cuid: head.cuid.load(Relaxed),
         cgid: head.cgid.load(Relaxed),
         mode: head.mode.load(Relaxed) & 0o7777,
-        seq: id >> INDEX_BITS & ((1 << SEQ_BITS) - 1),
+        seq: c.pool.ids().sequence(id),
     }
 }
 

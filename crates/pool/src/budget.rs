@@ -14,11 +14,13 @@
 use crate::Kernel;
 use core::cell::Cell;
 
-/// What a call may spend: about a third of a second. Walking through all of a pool with 10^5 IPC objects of
-/// each kind, a set of 32,000 semaphores, or a queue of 10^6 messages costs a small part of it.
+/// What a call may spend: about a third of a second. Walking through all of a pool with 10^6 IPC objects of
+/// each kind, a set of 32,000 semaphores, or a queue of 10^6 messages costs a part of it.
 pub const CALL: u64 = 1 << 25;
 /// A look at a word somewhere in the pool: as a rule it misses all caches.
 pub const LOOK: u64 = 8;
+/// One at the next record of a table that is gone through in order, of which the processor has most by then.
+pub const STEP: u64 = 2;
 /// A question to the kernel.
 pub const ASK: u64 = 96;
 /// One that is answered by a file in `/proc`.
@@ -112,7 +114,6 @@ impl Budget {
     }
 
     /// Units that are left.
-    #[cfg(test)]
     pub fn left(&self) -> u64 {
         self.left.get()
     }

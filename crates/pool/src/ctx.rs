@@ -1,7 +1,7 @@
 //! Who is calling, and what of the pool the call may look at: each look is paid for ([`crate::budget`]).
 
 use crate::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::budget::{Budget, ASK, LOOK, SEARCH};
+use crate::budget::{Budget, ASK, LOOK, SEARCH, STEP};
 use crate::layout::{Head, Kind, Msg, Proc, Sem, Shm, Waiter, NO_LIVENESS_LOCK, PAGE};
 use crate::mem::Shared;
 use crate::{Kernel, Pool, ProcId};
@@ -103,6 +103,13 @@ impl<'a> Ctx<'a> {
     #[inline]
     pub fn head(&self, kind: Kind, index: u32) -> Option<&'static Head> {
         self.pay(LOOK)?;
+        self.seen(self.pool.head(kind, index))
+    }
+
+    /// The same of the entry after the one that was looked at before.
+    #[inline]
+    pub fn next_head(&self, kind: Kind, index: u32) -> Option<&'static Head> {
+        self.pay(STEP)?;
         self.seen(self.pool.head(kind, index))
     }
 

@@ -4,6 +4,7 @@ use crate::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
+use crate::ids::Ids;
 use crate::layout::*;
 use crate::mem::Mem;
 use crate::pool::{Geometry, Heap, Limits, Pool};
@@ -237,9 +238,9 @@ impl Geometry {
         heap(&to.pages, &self.pages);
     }
 
-    /// Copies a geometry, each word once, and checks that everything lies inside `size` bytes. Segments are
-    /// aligned to `align` pages.
-    fn read(from: &GeometryWords, size: u64, align: u32) -> Option<Geometry> {
+    /// Copies a geometry, each word once, and checks that everything lies inside `size` bytes, and that no
+    /// table has more entries than ids have indices. Segments are aligned to `align` pages.
+    fn read(from: &GeometryWords, size: u64, align: u32, ids: Ids) -> Option<Geometry> {
         let count = |word: &AtomicU64, max: u32| {
             let count = u32::try_from(word.load(Relaxed)).ok();
             count.filter(|c| *c >= 1 && *c <= max)
@@ -280,8 +281,8 @@ impl Geometry {
         let mut buckets = [(0, 0); 3];
         for kind in Kind::ALL {
             let k = kind as usize;
-            entries[k] = table(&from.entries[k], MAX_ENTRIES, kind.entry_size())?;
-            buckets[k] = table(&from.buckets[k], MAX_ENTRIES, 8)?;
+            entries[k] = table(&from.entries[k], 1 << ids.bits(), kind.entry_size())?;
+            buckets[k] = table(&from.buckets[k], 1 << ids.bits(), 8)?;
             if !buckets[k].1.is_power_of_two() {
                 return None;
             }
@@ -327,17 +328,24 @@ impl Pool {
         let sb = mem.at::<Superblock>(0).ok_or(FormatError::TooSmall)?;
         sb.version.store(VERSION, Relaxed);
         sb.size.store(size, Relaxed);
+        let mut features = 0;
         if geometry.pages.align > 1 {
-            sb.incompatible.store(ALIGNED, Relaxed);
+            features |= ALIGNED;
             sb.align.store(geometry.pages.align, Relaxed);
         }
+        let ids = Ids::for_entries(geometry.entries.iter().map(|table| table.1).max().unwrap_or(0));
+        if ids.bits() > LEAST_INDEX_BITS {
+            features |= MANY;
+            sb.index_bits.store(ids.bits(), Relaxed);
+        }
+        sb.incompatible.store(features, Relaxed);
         if let Some(uuid) = params.uuid {
             sb.compatible.store(HAS_UUID, Relaxed);
             uuid.write(&sb.uuid);
         }
         geometry.write(&sb.geometry);
         limits.write(&sb.limits);
-        let pool = Pool { mem, geometry, limits, uuid: params.uuid };
+        let pool = Pool { mem, geometry, limits, uuid: params.uuid, ids };
         pool.root().small_end.store(small_end.into(), Relaxed);
         geometry.small.format(&pool, 0, small_end);
         let (first, count) = pool.pages_for_segments();
@@ -368,11 +376,13 @@ impl Pool {
             VERSION => {}
             other => return Err(OpenError::Version(other)),
         }
-        let align = match sb.incompatible.load(Relaxed) {
-            0 => 1,
-            ALIGNED => sb.align.load(Relaxed),
-            bits => return Err(OpenError::Features(bits & !ALIGNED)),
-        };
+        let features = sb.incompatible.load(Relaxed);
+        if features & !(ALIGNED | MANY) != 0 {
+            return Err(OpenError::Features(features & !(ALIGNED | MANY)));
+        }
+        let align = if features & ALIGNED != 0 { sb.align.load(Relaxed) } else { 1 };
+        let index_bits = if features & MANY != 0 { sb.index_bits.load(Relaxed) } else { LEAST_INDEX_BITS };
+        let ids = Ids::new(index_bits).ok_or(OpenError::Damaged)?;
         if !align.is_power_of_two() || u64::from(align) > MAX_ALIGN / PAGE {
             return Err(OpenError::Damaged);
         }
@@ -383,10 +393,10 @@ impl Pool {
         if size > mem.len() as u64 {
             return Err(OpenError::Truncated);
         }
-        let geometry = Geometry::read(&sb.geometry, size, align).ok_or(OpenError::Damaged)?;
+        let geometry = Geometry::read(&sb.geometry, size, align, ids).ok_or(OpenError::Damaged)?;
         let limits = Limits::read(&sb.limits);
         let has_uuid = sb.compatible.load(Relaxed) & HAS_UUID != 0;
         let uuid = has_uuid.then(|| Uuid::read(&sb.uuid)).flatten();
-        Ok(Pool { mem: mem.below(geometry.small.end()), geometry, limits, uuid })
+        Ok(Pool { mem: mem.below(geometry.small.end()), geometry, limits, uuid, ids })
     }
 }

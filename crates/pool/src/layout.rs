@@ -26,14 +26,16 @@ pub const POOL_LOG: u64 = 4096;
 pub const TABLES: u64 = POOL_LOG + 8192;
 /// Offset of [`Root`].
 pub const ROOT: u64 = 1024;
-/// Bits of an id that are the index of the IPC object.
-pub const INDEX_BITS: u32 = 17;
-/// Bits of an id that are the sequence number.
+/// Bits of an id that are the index of the IPC object, see [`crate::ids`],
+pub const LEAST_INDEX_BITS: u32 = 17;
+/// and in a pool with the largest tables. A call's budget is enough to walk through these.
+pub const MOST_INDEX_BITS: u32 = 20;
+/// Bits of an id that are the sequence number, at the most.
 pub const SEQ_BITS: u32 = 13;
 /// The bit that marks an id as Vshmem's. The kernel gives out ids that large only after 2^30 creations.
 pub const ID_BIT: u32 = 1 << 30;
 /// Most IPC objects of one kind in a pool.
-pub const MAX_ENTRIES: u32 = 1 << INDEX_BITS;
+pub const MAX_ENTRIES: u32 = 1 << MOST_INDEX_BITS;
 /// Most process slots: a slot is named by 16 bits.
 pub const MAX_PROCS: u32 = 65535;
 /// Most members: a member is named by 10 bits.
@@ -52,6 +54,8 @@ pub const CHUNKS: usize = 4096;
 /// An incompatible feature: segments begin at multiples of more than a page, and have all up to the next one
 /// to themselves.
 pub const ALIGNED: u32 = 1;
+/// An incompatible feature: ids have more bits of index than [`LEAST_INDEX_BITS`].
+pub const MANY: u32 = 2;
 /// A compatible feature: the pool has a UUID.
 pub const HAS_UUID: u32 = 1;
 /// The most that segments can be aligned to, in bytes.
@@ -64,7 +68,7 @@ pub struct Superblock {
     pub magic: AtomicU64,
     /// [`VERSION`].
     pub version: AtomicU32,
-    /// Feature bits that a reader must know: [`ALIGNED`].
+    /// Feature bits that a reader must know: [`ALIGNED`], [`MANY`].
     pub incompatible: AtomicU32,
     /// Feature bits that a reader may ignore: [`HAS_UUID`].
     pub compatible: AtomicU32,
@@ -78,6 +82,10 @@ pub struct Superblock {
     pub limits: LimitWords,
     /// What tells the pool from all others, if it [has one](HAS_UUID); else zero.
     pub uuid: [AtomicU64; 2],
+    /// Bits of an id that are the index, if the pool can have [`MANY`] IPC objects; else zero.
+    pub index_bits: AtomicU32,
+    /// Zero.
+    pub reserved: AtomicU32,
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Superblock {}
@@ -258,7 +266,8 @@ pub struct Proc {
     pub ident: AtomicU64,
     /// Its pid in its kernel.
     pub pid: AtomicU32,
-    /// Set if IPC objects beyond `touched` may know the process.
+    /// Where IPC objects beyond `touched` may know the process: [`EVERYWHERE`], or a bit for each
+    /// [region](Kind::region) of a table.
     pub overflow: AtomicU32,
     /// When the process started, in its kernel's clock ticks since boot.
     pub started: AtomicU64,
@@ -267,6 +276,11 @@ pub struct Proc {
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Proc {}
+
+/// In [`Proc::overflow`]: IPC objects of all kinds and indices may know the process.
+pub const EVERYWHERE: u32 = 1;
+/// Indices in a region of a table.
+pub const REGION: u32 = 1 << LEAST_INDEX_BITS;
 
 /// In what is kept of a process's start: it holds no liveness lock, so its pid must tell whether it lives.
 pub const NO_LIVENESS_LOCK: u64 = 1 << 31;
@@ -580,6 +594,10 @@ impl Kind {
             2 => Some((Kind::Msg, index)),
             _ => None,
         }
+    }
+    /// The bit in [`Proc::overflow`] of the region in which an index lies.
+    pub const fn region(self, index: u32) -> u32 {
+        2 << (self as u32 * (MAX_ENTRIES / REGION) + index % MAX_ENTRIES / REGION)
     }
     /// The reference to an IPC object.
     pub const fn reference(self, index: u32) -> u32 {

@@ -1,6 +1,7 @@
 //! A pool that was opened: where things are in it.
 
 use crate::atomic::Ordering::Relaxed;
+use crate::ids::Ids;
 use crate::layout::*;
 use crate::mem::{Mem, Shared};
 use crate::uuid::Uuid;
@@ -127,6 +128,7 @@ pub struct Pool {
     pub(crate) geometry: Geometry,
     pub(crate) limits: Limits,
     pub(crate) uuid: Option<Uuid>,
+    pub(crate) ids: Ids,
 }
 
 impl Pool {
@@ -150,6 +152,12 @@ impl Pool {
     /// What tells the pool from all others; `None` if a library made it that gave pools none.
     pub fn uuid(&self) -> Option<Uuid> {
         self.uuid
+    }
+
+    /// How its ids are made.
+    #[inline(always)]
+    pub fn ids(&self) -> Ids {
+        self.ids
     }
 
     /// Where things are.

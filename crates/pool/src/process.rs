@@ -13,7 +13,7 @@
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::budget::{Budget, ASK, LOOK};
 use crate::kernel::back_next;
-use crate::layout::{Proc, NO_LIVENESS_LOCK};
+use crate::layout::{Kind, Proc, EVERYWHERE, NO_LIVENESS_LOCK};
 use crate::{Kernel, Pool};
 
 /// Name of a process in a pool.
@@ -292,7 +292,8 @@ impl Pool {
                 return;
             }
         }
-        p.overflow.store(1, Release);
+        let region = Kind::of_reference(reference).map_or(EVERYWHERE, |(kind, index)| kind.region(index));
+        p.overflow.fetch_or(region, Release);
     }
 
     /// The IPC object holds nothing of the process any more.

@@ -1,6 +1,7 @@
 //! What is known of a size, and when it counts no more.
 
 use super::*;
+use vshmem_pool::layout::{LEAST_INDEX_BITS as INDEX_BITS, MOST_INDEX_BITS};
 
 const ID: i32 = 0x4000_0007;
 /// A later IPC object at the same index.
@@ -128,6 +129,26 @@ fn nothing_is_forgotten_for_another() {
     told.clear(7);
     assert!(all().all(|id| told.known(7, id).is_none()));
     assert!((1..1 << SEQ_BITS).all(|n| told.known(7, later(n)).is_none()));
+}
+
+#[test]
+fn in_a_pool_with_many_nothing_is_forgotten_for_another_either() {
+    let told = Sizes::new();
+    let ids = Ids::new(MOST_INDEX_BITS).unwrap();
+    told.0[1].index_bits.store(ids.bits(), Relaxed);
+    let far = [0, 1, PLACES as u32, 1 << INDEX_BITS, 5 << INDEX_BITS, MAX_ENTRIES - 1];
+    let all = || {
+        let uses = |index| (0..1 << (30 - MOST_INDEX_BITS)).map(move |sequence| ids.id(index, sequence));
+        far.into_iter().flat_map(uses)
+    };
+    let size = |id: i32| 1 + u64::from(ids.index(id) ^ ids.sequence(id)) % 1000;
+    for id in all() {
+        told.got(1, id, size(id), size(id));
+    }
+    assert!(all().all(|id| told.known(1, id) == Some(size(id))));
+    assert!(all().all(|id| told.known(0, id).is_none()), "another pool has its own");
+    told.clear(1);
+    assert!(all().all(|id| told.known(1, id).is_none()));
 }
 
 #[test]

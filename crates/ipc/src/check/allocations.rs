@@ -1,7 +1,7 @@
 //! What of a pool is allocated: its heaps, the directory, the segments, and whose every block is. All of them
 //! change under the pool's lock.
 
-use super::finding::{demand, high, in_words, Location, Report};
+use super::finding::{demand, in_words, Location, Report};
 use super::participants;
 use crate::directory as dir;
 use crate::{msg, sem, shm, Ctx, Errno, ProcId};
@@ -34,14 +34,14 @@ pub fn inspect(
     let is_small = first == 0 || pages.claim(0, first);
     let what = "pages of the small heap, or before it, are free ones of the page heap";
     demand(report, is_small, Location::Root, what, first.into());
-    each_entry(c, Kind::Shm, |index, _| segment(c, index, &mut small, &mut pages, report));
-    each_entry(c, Kind::Sem, |index, _| {
+    dir::used(c, Kind::Shm).for_each(|(index, _)| segment(c, index, &mut small, &mut pages, report));
+    dir::used(c, Kind::Sem).for_each(|(index, _)| {
         sem::check::pieces(c, index, &mut |at, len| {
             let location = Location::Object(Kind::Sem, index);
             owns(c, &mut small, location, at, len, report)
         });
     });
-    each_entry(c, Kind::Msg, |index, _| {
+    dir::used(c, Kind::Msg).for_each(|(index, _)| {
         msg::check::pieces(c, index, &mut |at, len| {
             let location = Location::Object(Kind::Msg, index);
             owns(c, &mut small, location, at, len, report)
@@ -75,15 +75,6 @@ fn shared_out(c: &Ctx, first_page: u32, small: &mut Audit, report: Report) {
     demand(report, is_nobodys, Location::Root, "blocks behind the small heap's end are free ones of it", end);
 }
 
-/// Calls `each` with every entry of a kind that is in use.
-fn each_entry(c: &Ctx, kind: Kind, mut each: impl FnMut(u32, &'static Head)) {
-    for index in 0..high(c, kind) {
-        if let Some(head) = c.head(kind, index).filter(|h| h.id.load(Relaxed) != 0) {
-            each(index, head);
-        }
-    }
-}
-
 /// Somebody has a piece of the small heap. False: it is another's too, or none; where a list led there, it
 /// leads nowhere.
 fn owns(c: &Ctx, small: &mut Audit, location: Location, at: u64, len: u64, report: Report) -> bool {
@@ -106,10 +97,9 @@ fn table(c: &Ctx, kind: Kind, report: Report) {
     let most = u64::from(c.pool.capacity(kind));
     demand(report, high_said <= most, location, "it has had more entries than there are", high_said);
     let (mut used, mut keyed, mut total) = (0, 0, 0u64);
-    each_entry(c, kind, |index, head| {
-        let (id, flags) = (head.id.load(Relaxed), head.flags.load(Relaxed));
-        let seq = flags >> 8 & ((1 << SEQ_BITS) - 1);
-        let right = id == ID_BIT | seq << INDEX_BITS | index;
+    dir::used(c, kind).for_each(|(index, head)| {
+        let id = head.id.load(Relaxed);
+        let right = id as i32 == c.pool.ids().id(index, dir::sequence(head));
         demand(report, right, Location::Object(kind, index), "it has the wrong id", id.into());
         used += 1;
         keyed += u64::from(head.key.load(Relaxed) != 0);
@@ -131,7 +121,7 @@ fn table(c: &Ctx, kind: Kind, report: Report) {
 
 /// Follows the chains; returns how many entries they lead to.
 fn chains(c: &Ctx, kind: Kind, report: Report) -> u64 {
-    let high = high(c, kind);
+    let high = dir::high(c, kind);
     // Before the first entry, the table has no memory.
     let (table, count) = c.pool.geometry().buckets[kind as usize];
     let count = if high == 0 { 0 } else { count };
@@ -159,7 +149,7 @@ fn chains(c: &Ctx, kind: Kind, report: Report) -> u64 {
 
 /// Follows the list of free entries; returns how many it leads to.
 fn free_entries(c: &Ctx, kind: Kind, report: Report) -> u64 {
-    let high = high(c, kind);
+    let high = dir::high(c, kind);
     let mut link = c.pool.kind_root(kind).free.load(Relaxed);
     let mut found = 0;
     while let Some(index) = link.checked_sub(1) {
@@ -205,7 +195,7 @@ fn segment(c: &Ctx, index: u32, small: &mut Audit, pages: &mut Audit, report: Re
     });
     let said = shm.nattch.load(Relaxed);
     demand(report, sum == said, location, "it counts its attachments wrongly", said);
-    let removed = shm.head.mode.load(Relaxed) & shm::SHM_DEST != 0;
+    let removed = shm::is_removed(&shm.head);
     let left = removed && said == 0;
     demand(report, !left, location, "it is removed, and nobody has it attached", said);
     demand(report, !removed || shm.head.key.load(Relaxed) == 0, location, "it is removed, and has a key", 0);

@@ -1,8 +1,6 @@
 //! What a check finds, and says.
 
-use crate::Ctx;
 use core::fmt;
-use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::heap::audit::Fault;
 use vshmem_pool::layout::Kind;
 
@@ -93,12 +91,6 @@ impl Queued<'_> {
             before & bit == 0
         })
     }
-}
-
-/// Entries of a kind that were ever used.
-pub(crate) fn high(c: &Ctx, kind: Kind) -> u32 {
-    let high = c.pool.kind_root(kind).high.load(Relaxed);
-    high.min(c.pool.capacity(kind).into()) as u32
 }
 
 /// What an audit of a heap says, in words.

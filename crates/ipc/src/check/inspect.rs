@@ -1,8 +1,8 @@
 //! Looking a pool over.
 
-use super::finding::{demand, high, Finding, Location, Queued, Report};
+use super::finding::{demand, Finding, Location, Queued, Report};
 use super::{allocations, participants};
-use crate::{msg, sem, Ctx, Errno};
+use crate::{directory as dir, msg, sem, Ctx, Errno};
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::Pool;
@@ -28,10 +28,10 @@ pub fn inspect(c: &Ctx, scratch: &mut [u64], mut found: impl FnMut(Finding)) -> 
     let signals = || SignalsBlocked::attentive(c.kernel);
     superblock(c, report);
     allocations::inspect(c, &signals(), small, pages, report)?;
-    for index in 0..high(c, Kind::Sem) {
+    for index in 0..dir::high(c, Kind::Sem) {
         sem::check::inspect(c, &signals(), index, &mut queued, report)?;
     }
-    for index in 0..high(c, Kind::Msg) {
+    for index in 0..dir::high(c, Kind::Msg) {
         msg::check::inspect(c, &signals(), index, &mut queued, report)?;
     }
     participants::waiters(c, report);
@@ -46,7 +46,7 @@ pub fn inspect(c: &Ctx, scratch: &mut [u64], mut found: impl FnMut(Finding)) -> 
 /// The head says still what it said when the pool was opened, and no two tables overlap.
 fn superblock(c: &Ctx, report: Report) {
     let now = Pool::open(*c.pool.mem());
-    let said = |pool: &Pool| (*pool.geometry(), *pool.limits(), pool.uuid());
+    let said = |pool: &Pool| (*pool.geometry(), *pool.limits(), pool.uuid(), pool.ids());
     let same = now.is_ok_and(|now| said(&now) == said(c.pool));
     demand(report, same, Location::Superblock, "it has changed", 0);
     let geometry = c.pool.geometry();

@@ -4,7 +4,7 @@ use super::finding::{demand, Location, Queued, Report};
 use crate::waiters::Queue;
 use crate::{Ctx, ProcId};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
-use vshmem_pool::layout::{Kind, Waiter, DONE, MAX_MEMBERS, WAITING};
+use vshmem_pool::layout::{Kind, Waiter, DONE, EVERYWHERE, MAX_MEMBERS, WAITING};
 
 /// Is a process dead, for attachments, locks and waits?
 pub fn is_dead(c: &Ctx, who: ProcId) -> bool {
@@ -26,7 +26,8 @@ pub fn is_known_to(c: &Ctx, owner: u64, reference: u32, report: Report) {
         return;
     };
     let listed = slot.touched.iter().any(|t| t.load(Relaxed) == reference);
-    let is_known = listed || slot.overflow.load(Relaxed) != 0;
+    let region = Kind::of_reference(reference).map_or(0, |(kind, index)| kind.region(index));
+    let is_known = listed || slot.overflow.load(Relaxed) & (EVERYWHERE | region) != 0;
     let location = Location::Slot(owner.slot);
     demand(
         report,

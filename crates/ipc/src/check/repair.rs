@@ -1,11 +1,10 @@
 //! Mending what the dead have left, all of it at once: what otherwise whoever comes next does, as far as it
 //! matters to that one.
 
-use super::finding::high;
 use super::participants;
 use crate::{directory as dir, end_waits, liveness, msg, sem, shm, Ctx, Errno, ProcId};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
-use vshmem_pool::layout::Kind;
+use vshmem_pool::layout::{Head, Kind};
 use vshmem_pool::lock::SignalsBlocked;
 
 /// What was mended.
@@ -47,10 +46,10 @@ pub fn repair(c: &Ctx) -> Result<Repaired, Errno> {
     let signals = || SignalsBlocked::attentive(c.kernel);
     let mut done =
         Repaired { locks: u32::from(dir::lock(c, &signals())?.inherited()), ..Repaired::default() };
-    for index in 0..high(c, Kind::Sem) {
+    for index in 0..dir::high(c, Kind::Sem) {
         done.locks += u32::from(sem::check::recover(c, &signals(), index)?);
     }
-    for index in 0..high(c, Kind::Msg) {
+    for index in 0..dir::high(c, Kind::Msg) {
         done.locks += u32::from(msg::check::recover(c, &signals(), index)?);
     }
     let (before, pending) = (being_removed(c), pending_ranges(c));
@@ -79,13 +78,10 @@ fn being_removed(c: &Ctx) -> u32 {
     for kind in Kind::ALL {
         dir::each_dying(c, kind, |_, _| n += 1);
     }
-    let is_left = |index: &u32| {
-        c.shm(*index).is_some_and(|s| {
-            let removed = s.head.mode.load(Relaxed) & shm::SHM_DEST != 0;
-            s.head.id.load(Relaxed) != 0 && removed && s.nattch.load(Relaxed) == 0
-        })
+    let is_left = |&(index, head): &(u32, &Head)| {
+        shm::is_removed(head) && c.shm(index).is_some_and(|s| s.nattch.load(Relaxed) == 0)
     };
-    n + (0..high(c, Kind::Shm)).filter(is_left).count() as u32
+    n + dir::used(c, Kind::Shm).filter(is_left).count() as u32
 }
 
 fn pending_ranges(c: &Ctx) -> u32 {

@@ -9,7 +9,7 @@ use super::take::assigned;
 use super::waiter::{retry, take_out};
 use crate::waiters::{self, Ticket};
 use crate::{directory as dir, Ctx, Errno, ProcId};
-use vshmem_pool::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::lock::SignalsBlocked;
 
 /// See [`crate::interrupt`].
@@ -70,6 +70,18 @@ pub(crate) fn drop_waiter(c: &Ctx, signals: &SignalsBlocked, index: u32, ticket:
     true
 }
 
+/// Has nobody ever sent or waited in a queue, as in most of very many? Asked while its lock is free: so all
+/// that the dead did under it is done.
+fn was_never_used(queue: &Queue) -> bool {
+    let entry = queue.entry;
+    entry.lock.load(Acquire) == 0
+        && !dir::is_dying(&entry.head)
+        && [&entry.ring, &entry.retired, &entry.first_receiver, &entry.first_sender]
+            .iter()
+            .all(|word| word.load(Acquire) == 0)
+        && queue.still()
+}
+
 /// Takes from a queue what a dead process has begun there.
 pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: ProcId) {
     let Ok(queue) = Queue::at(c, index) else {
@@ -77,6 +89,9 @@ pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: 
     };
     if queue.id == 0 || dead == c.me {
         return;
+    }
+    if was_never_used(&queue) {
+        return c.pool.untouch(dead, queue.reference());
     }
     let Ok(slow) = queue.lock(c, signals) else {
         return;

@@ -60,7 +60,7 @@ fn stat_checked(c: &Ctx, id: i32, any: bool) -> Result<MsgDs, Errno> {
     scan::reap(&slow);
     let (cbytes, qnum) = counts(&queue);
     Ok(MsgDs {
-        perm: perm::of(&entry.head),
+        perm: perm::of(c, &entry.head),
         stime: entry.send.time.load(Relaxed),
         rtime: entry.receive.time.load(Relaxed),
         ctime: entry.ctime.load(Relaxed),

@@ -4,7 +4,7 @@ use super::end::{self, At};
 use super::queue::LOG_ENTRIES;
 use crate::directory::{self as dir, Found};
 use crate::{liveness, Ctx, Errno};
-use vshmem_pool::layout::{Kind, MAX_ENTRIES};
+use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Log;
 
@@ -33,7 +33,7 @@ fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, flg: i32) -> Result<i32,
     // queue's own, so that a fast path that looked at the queue before in this entry can't mistake this one
     // for it.
     let first = At {
-        pos: (id as u32 / MAX_ENTRIES) << 20,
+        pos: c.pool.ids().sequence(id) << 20,
         bytes: 0,
         msgs: (id as u32) << 2,
         owner: 0,

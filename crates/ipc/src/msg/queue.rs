@@ -5,7 +5,7 @@ use super::ring::Ring;
 use crate::waiters::Queue as WaitQueue;
 use crate::{directory as dir, perm, Ctx, Errno};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
-use vshmem_pool::layout::{Kind, Msg, MAX_ENTRIES};
+use vshmem_pool::layout::{Kind, Msg};
 use vshmem_pool::lock::Guard;
 
 /// Entries of a queue's redo log.
@@ -37,7 +37,7 @@ impl Queue {
     /// The same for a fast path. `None` says nothing.
     #[inline(always)]
     pub fn find_fast(c: &Ctx, id: i32, wanted: u32) -> Option<Queue> {
-        let index = id as u32 & (MAX_ENTRIES - 1);
+        let index = c.pool.ids().index(id);
         let entry = c.pool.known_msg(index)?; // unpaid
         let granted = dir::other_than(&entry.head, id) == 0 && perm::grants_fast(c, &entry.head, wanted);
         granted.then_some(Queue { entry, index, id })

@@ -14,7 +14,7 @@ use crate::perm::{self, Granted};
 use crate::{pid_word, Ctx};
 use vshmem_pool::atomic::AtomicU32;
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
-use vshmem_pool::layout::{Kind, Msg, HEAD_DYING, MAX_ENTRIES, MSGMAX_MOST};
+use vshmem_pool::layout::{Msg, HEAD_DYING, MSGMAX_MOST};
 
 /// A queue to which the caller may send and from which it may receive, as it was found.
 #[derive(Clone, Copy)]
@@ -23,6 +23,8 @@ pub struct Shortcut {
     ring: Ring,
     /// Where the process says that the queue may hold something of it.
     touched: &'static AtomicU32,
+    /// How it says so.
+    reference: u32,
     sender: Sender,
     mode: u32,
     /// Bytes of the longest message.
@@ -37,7 +39,7 @@ pub struct Shortcut {
 const MODES: u32 = 0x7fff;
 
 /// Words of a [`Shortcut`].
-pub const WORDS: usize = 7;
+pub const WORDS: usize = 8;
 
 impl Shortcut {
     /// To a queue which the caller may use, and whoever else may as long as the shortcut leads there.
@@ -53,7 +55,10 @@ impl Shortcut {
         let touched = process.touched.iter().find(|touched| touched.load(Relaxed) == reference)?;
         let sender = Sender { owner: c.me.slot as u16 + 1, pid: pid_word(c) };
         let most = c.pool.limits().msgmax.min(MSGMAX_MOST);
-        Some((Shortcut { entry: queue.entry, ring, touched, sender, mode, most, cuid, stays }, granted))
+        Some((
+            Shortcut { entry: queue.entry, ring, touched, reference, sender, mode, most, cuid, stays },
+            granted,
+        ))
     }
 
     /// As words that [`Shortcut::of_words`] reads.
@@ -66,7 +71,7 @@ impl Shortcut {
             | u64::from(self.mode & MODES) << 17
             | u64::from(self.stays) << 16
             | u64::from(self.sender.owner);
-        [entry, base, at, touched, sizes, rest, self.sender.pid]
+        [entry, base, at, touched, sizes, rest, self.sender.pid, self.reference.into()]
     }
 
     /// Reads words.
@@ -74,13 +79,16 @@ impl Shortcut {
     /// # Safety
     /// They are those of one shortcut, made in this process, whose pool is still mapped.
     #[inline(always)]
-    pub unsafe fn of_words([entry, base, at, touched, sizes, rest, pid]: [u64; WORDS]) -> Shortcut {
+    pub unsafe fn of_words(
+        [entry, base, at, touched, sizes, rest, pid, reference]: [u64; WORDS],
+    ) -> Shortcut {
         // SAFETY: addresses of references, and a ring that was checked, as the caller vouches.
         unsafe {
             Shortcut {
                 entry: &*core::ptr::with_exposed_provenance(entry as usize),
                 ring: Ring::of_words([base, at, sizes & 0xffff_ffff]),
                 touched: &*core::ptr::with_exposed_provenance(touched as usize),
+                reference: reference as u32,
                 sender: Sender { owner: rest as u16, pid },
                 mode: (rest >> 17) as u32 & MODES,
                 cuid: (rest >> 32) as u32,
@@ -104,7 +112,7 @@ impl Shortcut {
 
     #[inline(always)]
     fn queue(&self, id: i32) -> Queue {
-        Queue { entry: self.entry, index: id as u32 & (MAX_ENTRIES - 1), id }
+        Queue { entry: self.entry, index: (self.reference & 0x0fff_ffff) - 1, id }
     }
 
     /// Does the id still name the queue, and is all of it as it was? Asked after an end was read, which no
@@ -112,14 +120,13 @@ impl Shortcut {
     #[inline(always)]
     fn is_same(&self, id: i32) -> bool {
         let (entry, head) = (self.entry, &self.entry.head);
-        let reference = Kind::Msg.reference(id as u32 & (MAX_ENTRIES - 1));
         head.id.load(Acquire) == id as u32
             && head.mode.load(Relaxed) == self.mode
             && head.cuid.load(Relaxed) == self.cuid
             && head.flags.load(Relaxed) & HEAD_DYING == 0
             && entry.ring.load(Relaxed) == self.ring.offset()
             && entry.cells.load(Relaxed) == self.ring.cells().into()
-            && self.touched.load(Relaxed) == reference
+            && self.touched.load(Relaxed) == self.reference
     }
 
     /// `msgsnd`, if nothing stands in its way and `id` still names the queue. False says nothing.
@@ -285,9 +292,9 @@ mod tests {
         found.entry.ring.fetch_add(64, Relaxed);
         assert!(!sends(&found, id, 1, b"x"), "another ring");
         found.entry.ring.fetch_sub(64, Relaxed);
-        c.pool.untouch(c.me, Kind::Msg.reference(found.queue(id).index));
+        c.pool.untouch(c.me, found.reference);
         assert!(fails(), "nobody would come after the dead");
-        c.pool.touch(c.me, Kind::Msg.reference(found.queue(id).index));
+        c.pool.touch(c.me, found.reference);
         assert!(works());
     }
 

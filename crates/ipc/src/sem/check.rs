@@ -90,7 +90,7 @@ fn semaphore(c: &Ctx, set: &Set, num: u32, location: Location, report: Report) -
     let (lo, hi) = set.cell(c, num)?.load();
     let right = (0..=SEMVMX).contains(&value(lo));
     demand(report, right, location, "a semaphore has no such value", lo & 0xffff);
-    let generation = (set.id as u64 >> 17 & 0x1fff) + 1;
+    let generation = u64::from(c.pool.ids().instance(set.id)) + 1;
     demand(report, lo >> 17 & 0x7fff == generation, location, "a semaphore is another set's", num.into());
     if let Some(beside) = Beside::of(hi) {
         let owner = beside.owner;

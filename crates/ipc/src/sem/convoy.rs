@@ -159,14 +159,13 @@ mod tests {
     use crate::sem::{self, fast, op};
     use crate::testing::{until, World};
     use crate::tests::sem::{self as calls, set_of, undone, TAKE};
-    use vshmem_pool::layout::MAX_ENTRIES;
 
     fn is_slow(c: &Ctx, id: i32) -> bool {
         set_at(c, id).cell(c, 0).unwrap().lo.load(Relaxed) & SLOW != 0
     }
 
     fn set_at(c: &Ctx, id: i32) -> Set {
-        Set::at(c, id as u32 & (MAX_ENTRIES - 1)).unwrap()
+        Set::at(c, c.pool.ids().index(id)).unwrap()
     }
 
     /// Tries to take the semaphore, which somebody waits for, while others do `meanwhile` as often as they

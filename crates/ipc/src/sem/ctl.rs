@@ -181,7 +181,7 @@ pub fn setall(c: &Ctx, id: i32, get: &mut dyn FnMut(usize) -> Option<u16>) -> Re
 fn stat_checked(c: &Ctx, id: i32, any: bool) -> Result<SemDs, Errno> {
     with_lock(c, id, if any { 0 } else { perm::READ }, |set, _, _| {
         Ok(SemDs {
-            perm: perm::of(&set.entry.head),
+            perm: perm::of(c, &set.entry.head),
             otime: set.entry.otime.load(Relaxed),
             ctime: set.entry.ctime.load(Relaxed),
             nsems: set.nsems.into(),

@@ -17,7 +17,6 @@ use vshmem_pool::atomic::{
     AtomicI64,
     Ordering::{Acquire, Relaxed},
 };
-use vshmem_pool::layout::MAX_ENTRIES;
 use vshmem_pool::pair::Pair;
 
 /// One operation in the commonest case, put in line where the program comes in: the set is there, the caller
@@ -29,7 +28,7 @@ pub fn try_fast(c: &Ctx, id: i32, sop: Sembuf) -> bool {
     if !sop.is_plain() {
         return false;
     }
-    let Some(entry) = c.pool.known_sem(id as u32 & (MAX_ENTRIES - 1)) else {
+    let Some(entry) = c.pool.known_sem(c.pool.ids().index(id)) else {
         return false;
     };
     let head = &entry.head;
@@ -291,7 +290,7 @@ mod tests {
         let process = world.process();
         let c = &process.ctx();
         let id = sem::get(c, IPC_PRIVATE, 1, 0o666).unwrap();
-        let entry = c.pool.sem(id as u32 & (MAX_ENTRIES - 1)).unwrap();
+        let entry = c.pool.sem(c.pool.ids().index(id)).unwrap();
         let good = entry.cells.load(Relaxed);
         entry.nsems.store(u64::MAX, Relaxed);
         let len = c.pool.mem().len() as u64;

@@ -47,7 +47,7 @@ fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, nsems: u32, flg: i32) ->
     let cells_len = nsems as u64 * 16;
     let (at, len) = dir::take_block(c, &mut txn, cells_len + Log::size(log_entries))?;
     // The generation keeps a late comer from the set that had this memory before off this one.
-    let generation = (id as u32 as u64 >> 17 & 0x1fff) + 1;
+    let generation = u64::from(c.pool.ids().instance(id)) + 1;
     for num in 0..nsems {
         let cell = c.word(at + num as u64 * 16).ok_or(Errno::EINVAL)?;
         cell.store(generation << 17, Relaxed);

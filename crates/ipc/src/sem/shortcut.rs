@@ -30,7 +30,7 @@ use vshmem_pool::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed},
 };
-use vshmem_pool::layout::{Kind, Sem, HEAD_DYING, MAX_ENTRIES};
+use vshmem_pool::layout::{Kind, Sem, HEAD_DYING};
 use vshmem_pool::pair::Pair;
 
 /// A set that the caller may change, as it was found.
@@ -237,7 +237,7 @@ impl Shortcut {
             return None;
         }
         // The process may have turned to another pool since the shortcut was read: the slot is one of `c`'s.
-        let index = id as u32 & (MAX_ENTRIES - 1);
+        let index = c.pool.ids().index(id);
         if !c.pool.known_sem(index).is_some_and(|known| core::ptr::eq(known, entry)) {
             return None;
         }
@@ -406,7 +406,7 @@ mod tests {
         );
         assert_eq!(sem::getval(c, id, 0), Ok(0));
         for bad in [0, 1, u64::MAX] {
-            let entry = c.pool.sem(id as u32 & (MAX_ENTRIES - 1)).unwrap(); // unpaid
+            let entry = c.pool.sem(c.pool.ids().index(id)).unwrap(); // unpaid
             let good = entry.nsems.swap(bad, Relaxed);
             assert!(set.op_undone(c, id, Sembuf { num: 2, ..undone(1) }).is_none());
             entry.nsems.store(good, Relaxed);
@@ -425,7 +425,7 @@ mod tests {
         assert!(set.op(id, plain(0, 1), guesses, ONCE).is_none(), "another mode");
         sem::set(c, id, 1000, 1000, 0o600).unwrap();
         assert!(set.op(id, plain(0, 1), guesses, ONCE).is_some());
-        let entry = c.pool.sem(id as u32 & (MAX_ENTRIES - 1)).unwrap(); // unpaid
+        let entry = c.pool.sem(c.pool.ids().index(id)).unwrap(); // unpaid
 
         // As with an id that has come back after all others.
         entry.cells.fetch_add(16, Relaxed);
@@ -461,7 +461,7 @@ mod tests {
         let c = &process.ctx();
         let id = sem::get(c, IPC_PRIVATE, 2, 0o600).unwrap();
         let set = to(c, id);
-        let entry = c.pool.sem(id as u32 & (MAX_ENTRIES - 1)).unwrap(); // unpaid
+        let entry = c.pool.sem(c.pool.ids().index(id)).unwrap(); // unpaid
         let len = c.pool.mem().len() as u64;
         for bad in [0, 1, len, len - 8, u64::MAX, 1 << 63] {
             for word in [&entry.nsems, &entry.cells] {

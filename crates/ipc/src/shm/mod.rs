@@ -160,15 +160,19 @@ pub fn detach(c: &Ctx, id: i32) {
 pub fn maker_of_removed(c: &Ctx, id: i32) -> Option<u64> {
     let (index, head) = dir::lookup(c, Kind::Shm, id).ok()?;
     let maker = c.shm(index)?.cpid.load(Relaxed);
-    (head.mode.load(Relaxed) & SHM_DEST != 0).then_some(maker)
+    is_removed(head).then_some(maker)
+}
+
+/// Was the segment removed, while somebody had it attached?
+pub(crate) fn is_removed(head: &Head) -> bool {
+    head.mode.load(Relaxed) & SHM_DEST != 0
 }
 
 /// Whether a removed segment is still there depends on who of those that have it attached is alive. Returns
 /// whether it found something of the dead.
 fn reap_if_removed(c: &Ctx, signals: &SignalsBlocked, id: i32) -> bool {
     let found = dir::lookup(c, Kind::Shm, id);
-    found.is_ok_and(|(_, head)| head.mode.load(Relaxed) & SHM_DEST != 0)
-        && reap_one(c, signals, id).unwrap_or(false)
+    found.is_ok_and(|(_, head)| is_removed(head)) && reap_one(c, signals, id).unwrap_or(false)
 }
 
 /// Takes `n` attachments (all: `None`) from a process.
@@ -193,7 +197,7 @@ pub(crate) fn drop_holds(
     if holds::take_off(c, &guard, shm, (link, hold), (n, 0), pid)? {
         c.pool.untouch(who, Kind::Shm.reference(index));
     }
-    if shm.nattch.load(Relaxed) == 0 && head.mode.load(Relaxed) & SHM_DEST != 0 {
+    if shm.nattch.load(Relaxed) == 0 && is_removed(head) {
         destroy(c, signals, guard, index)?;
     }
     Ok(())
@@ -260,13 +264,11 @@ fn destroy(c: &Ctx, signals: &SignalsBlocked, guard: Guard, index: u32) -> Resul
 /// Takes from all removed segments what the dead have left. Returns whether there was something.
 pub(crate) fn reap_removed(c: &Ctx, signals: &SignalsBlocked) -> bool {
     let mut any = false;
-    for index in 0..=highest(c) {
+    for (_, head) in dir::used(c, Kind::Shm).filter(|(_, head)| is_removed(head)) {
         if signals.has_failed() {
             break;
         }
-        if let Ok((_, id)) = dir::by_index(c, Kind::Shm, index) {
-            any |= reap_if_removed(c, signals, id);
-        }
+        any |= reap_if_removed(c, signals, head.id.load(Acquire) as i32);
     }
     any
 }
@@ -299,12 +301,18 @@ fn destroy_unattached(c: &Ctx, signals: &SignalsBlocked, id: i32) -> Result<bool
         return Ok(false);
     };
     let unattached = c.shm(index).is_some_and(|shm| shm.nattch.load(Relaxed) == 0);
-    let removed = head.mode.load(Relaxed) & SHM_DEST != 0;
-    Ok(unattached && removed && destroy(c, signals, guard, index).is_ok())
+    Ok(unattached && is_removed(head) && destroy(c, signals, guard, index).is_ok())
 }
 
 /// Removes what a dead process holds of a segment.
 pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: ProcId) {
+    // Most of very many are attached by nobody. What the dead did under the lock is done if that is free.
+    let is_free = dead != c.me && c.pool.root().lock.load(Acquire) == 0;
+    let is_nobodys = |shm: &Shm| shm.holds.load(Acquire) == 0;
+    let shm = c.pool.shm(index); // unpaid
+    if is_free && shm.is_none_or(is_nobodys) {
+        return;
+    }
     let id = c.head(Kind::Shm, index).map_or(0, |h| h.id.load(Acquire));
     let _ = drop_holds(c, signals, id as i32, dead, None, crate::pid_word_of(c, dead));
 }
@@ -312,7 +320,7 @@ pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: 
 fn record(c: &Ctx, index: u32) -> Result<ShmDs, Errno> {
     let shm = c.shm(index).ok_or(Errno::EINVAL)?;
     Ok(ShmDs {
-        perm: perm::of(&shm.head),
+        perm: perm::of(c, &shm.head),
         size: shm.size.load(Relaxed),
         atime: shm.atime.load(Relaxed),
         dtime: shm.dtime.load(Relaxed),
@@ -431,8 +439,8 @@ pub fn info(c: &Ctx) -> (i32, ShmInfo) {
 
 /// Pages of all segments that were asked for.
 fn asked(c: &Ctx) -> u64 {
-    let indexes = (0..=highest(c)).filter_map(|index| dir::by_index(c, Kind::Shm, index).ok());
-    let sizes = indexes.filter_map(|(index, _)| Some(c.shm(index)?.size.load(Relaxed)));
+    let segments = dir::used(c, Kind::Shm).filter_map(|(index, _)| c.pool.shm(index)); // unpaid
+    let sizes = segments.map(|shm| shm.size.load(Relaxed));
     sizes.fold(0, |pages: u64, size| pages.saturating_add(size.div_ceil(PAGE)))
 }
 

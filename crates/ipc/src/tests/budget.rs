@@ -13,7 +13,7 @@ use std::vec::Vec;
 use std::{thread, vec};
 use vshmem_pool::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use vshmem_pool::budget::{ASK, CALL};
-use vshmem_pool::layout::{Kind, ID_BIT, MAX_ENTRIES};
+use vshmem_pool::layout::{Kind, ID_BIT};
 use vshmem_pool::lock::{self, SignalsBlocked};
 
 /// With as many of everything as there may be.
@@ -44,7 +44,7 @@ fn word(c: &Ctx, at: u64) -> &'static AtomicU64 {
 }
 
 fn index(id: i32) -> u32 {
-    id as u32 & (MAX_ENTRIES - 1)
+    id as u32 & 0x1ffff
 }
 
 /// A set with a dead process's adjustment at each semaphore, each one's another.

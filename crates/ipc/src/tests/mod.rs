@@ -9,6 +9,7 @@ mod full;
 mod gone;
 mod hostile;
 mod kept;
+mod many;
 mod members;
 pub(crate) mod msg;
 mod reclaim;

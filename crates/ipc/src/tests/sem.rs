@@ -320,7 +320,7 @@ fn an_id_of_another_entry_is_not_told() {
     let c = &process.ctx();
     let large = sem::get(c, 1, 25, crate::IPC_CREAT | 0o600).unwrap();
     let small = sem::get(c, 2, 2, crate::IPC_CREAT | 0o600).unwrap();
-    let index = small as u32 & (vshmem_pool::layout::MAX_ENTRIES - 1);
+    let index = c.pool.ids().index(small);
     let head = &c.pool.sem(index).unwrap().head;
     head.id.store(large as u32, Relaxed);
     assert_eq!(sem::get(c, 2, 2, 0), Err(Errno::EIDRM));

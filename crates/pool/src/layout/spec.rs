@@ -20,21 +20,23 @@ const _: () = {
     assert!(MAGIC.to_le_bytes()[6] == 1 && MAGIC.to_le_bytes()[7] == 10 && VERSION == 5);
     assert!(PAGE == 4096 && BLOCK == 256 && ROOT == 1024 && POOL_LOG == 4096 && TABLES == 12288);
     assert!(POOL_LOG_ENTRIES == 511 && Log::size(POOL_LOG_ENTRIES) == TABLES - POOL_LOG);
-    assert!(MAX_MEMBERS == 64 && MAX_PROCS == 65535 && MAX_ENTRIES == 131072);
+    assert!(MAX_MEMBERS == 64 && MAX_PROCS == 65535 && MAX_ENTRIES == 1048576);
     assert!(ORDERS == 28 && PENDING_PAGES == 32 && MEMORY_REQUESTS == 16 && CHUNKS == 64 * 64);
-    assert!(ID_BIT == 1 << 30 && SEQ_BITS == 13 && INDEX_BITS == 17);
+    assert!(ID_BIT == 1 << 30 && SEQ_BITS == 13 && LEAST_INDEX_BITS == 17 && MOST_INDEX_BITS == 20);
     assert!(HEAD_DYING == 1 && HEAD_SEQ_SHIFT == 8 && HEAD_MEMBER_SHIFT == 8 + SEQ_BITS);
     assert!(NO_LIVENESS_LOCK == 1 << 31 && ABANDONED == u64::MAX && CLEAR_ALL == u64::MAX);
-    assert!(ALIGNED == 1 && HAS_UUID == 1);
+    assert!(ALIGNED == 1 && MANY == 2 && HAS_UUID == 1);
     assert!(WAITING == 1 && DONE == 1 << 31);
+    assert!(EVERYWHERE == 1 && REGION == 131072 && Kind::Shm.region(REGION - 1) == 1 << 1);
+    assert!(Kind::Sem.region(REGION) == 1 << 10 && Kind::Msg.region(MAX_ENTRIES - 1) == 1 << 24);
     assert!(Kind::Shm.reference(0) == 1 && Kind::Sem.reference(0) == 1 << 28 | 1);
     assert!(Kind::Msg.reference(MAX_ENTRIES - 1) == 2 << 28 | MAX_ENTRIES);
 };
 
 specified!(
-    Superblock, 336,
+    Superblock, 344,
     magic at 0, version at 8, incompatible at 12, compatible at 16, align at 20, size at 24,
-    geometry at 32, limits at 224, uuid at 320,
+    geometry at 32, limits at 224, uuid at 320, index_bits at 336,
 );
 specified!(
     GeometryWords, 24 * 8,

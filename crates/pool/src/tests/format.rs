@@ -132,10 +132,48 @@ fn segments_are_aligned_to_what_the_pool_was_made_for() {
         assert_eq!(open(&memory).unwrap_err(), OpenError::Damaged, "{align}");
     }
     sb.align.store(512, Relaxed);
-    sb.incompatible.store(ALIGNED | 2, Relaxed);
-    assert_eq!(open(&memory).unwrap_err(), OpenError::Features(2));
+    sb.incompatible.store(ALIGNED | 8, Relaxed);
+    assert_eq!(open(&memory).unwrap_err(), OpenError::Features(8));
     sb.incompatible.store(ALIGNED, Relaxed);
     sb.geometry.pages.base.store(heap.base + PAGE, Relaxed);
+    assert_eq!(open(&memory).unwrap_err(), OpenError::Damaged);
+}
+
+#[test]
+fn a_pool_whose_limits_ask_for_it_has_ids_with_more_bits_of_index() {
+    const FEW: u32 = 1 << LEAST_INDEX_BITS;
+    let made = |len: usize, semmni| {
+        let memory = Memory::new(len);
+        let limits = Limits { semmni, ..Limits::default() };
+        Pool::format(memory.mem(), &Params { limits, ..Params::default() }).unwrap();
+        let pool = open(&memory).unwrap();
+        let features = (head(&memory).incompatible.load(Relaxed), head(&memory).index_bits.load(Relaxed));
+        assert_eq!(pool.limits().semmni, pool.capacity(Kind::Sem));
+        (memory, features, pool.ids().bits(), pool.limits().semmni)
+    };
+    for (len, asked, features, bits, given) in [
+        (448 << 20, FEW, (0, 0), 17, FEW),
+        (448 << 20, FEW + 1, (MANY, 18), 18, FEW + 1),
+        // As many as the pool has room for.
+        (48 << 20, u32::MAX, (0, 0), 17, 16384),
+        (3 << 30, u32::MAX, (MANY, 20), 20, MAX_ENTRIES),
+    ] {
+        let (_memory, f, b, g) = made(len, asked);
+        assert_eq!((f, b, g), (features, bits, given), "{len} {asked}");
+    }
+    let (memory, ..) = made(448 << 20, FEW + 1);
+    let sb = head(&memory);
+    for bits in [18, 19, 20] {
+        sb.index_bits.store(bits, Relaxed);
+        assert_eq!(open(&memory).unwrap().ids().bits(), bits);
+    }
+    // Fewer than the largest table needs; none that a pool can have.
+    for bits in [0, 1, 16, 17, 21, 30, u32::MAX] {
+        sb.index_bits.store(bits, Relaxed);
+        assert_eq!(open(&memory).unwrap_err(), OpenError::Damaged, "{bits}");
+    }
+    sb.index_bits.store(18, Relaxed);
+    sb.incompatible.store(0, Relaxed);
     assert_eq!(open(&memory).unwrap_err(), OpenError::Damaged);
 }
 
