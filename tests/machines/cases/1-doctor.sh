@@ -100,3 +100,95 @@ kill -TERM "$daemon"
 wait "$daemon"
 equal "and end with the command" "0 0" "$(in_vm "$processes") $(vshmem exec vm1 -- sh -c "$processes")"
 taskset -pc "$were" "$first" >/dev/null && taskset -pc "$other" "$second" >/dev/null
+
+# What a machine is shown of its processors, beside how they are bound: a QEMU that has not begun to run.
+bind_two() { # bind_two THREADS: starts it with two processors, so many to a core, bound to two of the host
+    qemu-system-x86_64 -S -name smt,debug-threads=on -nodefaults -display none -accel tcg -m 64 \
+        -cpu Skylake-Server -smp "2,threads=$1" -qmp "unix:$work/smt.sock,server=on,wait=off" 2>"$work/out" &
+    smt=$!
+    eventually "a machine's monitor listens" test -S "$work/smt.sock"
+    local index=0 core
+    for core in "${two[@]}"; do
+        taskset -pc "$core" \
+            "$(grep -l "^CPU $index/" /proc/$smt/task/*/comm | cut -d / -f 5)" >/dev/null
+        index=$((index + 1))
+    done
+}
+as_shown() { # as_shown: what doctor says of that machine
+    vshmem doctor --json guest-siblings >"$work/smt.json"
+    field 'told["findings"][0]["verdict"] if "unknown" == told["findings"][0]["verdict"] else
+        "wrong" if "smt ('$smt'): CPU 0/TCG and CPU 1/TCG are" in told["findings"][0]["why"] else "right"' \
+        <"$work/smt.json"
+}
+mapfile -t two < <(python3 -c 'import os; print(*sorted(os.sched_getaffinity(0))[:2], sep="\n")')
+if [ ${#two[@]} -eq 2 ]; then
+    cores=$(cat "/sys/devices/system/cpu/cpu${two[0]}/topology/thread_siblings_list" \
+        "/sys/devices/system/cpu/cpu${two[1]}/topology/thread_siblings_list" | sort -u | wc -l)
+    for threads in 1 2; do
+        bind_two "$threads"
+        equal "$threads threads to a core, on $cores of the host, are judged" \
+            "$([ $((threads * cores)) -eq 2 ] && echo right || echo wrong)" "$(as_shown)"
+        [ "$threads" -eq 1 ] || equal "by what QEMU's monitor says" "CPU 0/TCG + CPU 1/TCG" \
+            "$(field '*[it["is"] for it in told["findings"][0]["evidence"]
+                if it["of"] == "smt ('$smt'), siblings that it is shown"]' <"$work/smt.json")"
+        kill "$smt"
+        wait "$smt"
+    done
+    bind_two 2
+    # Somebody else talks to it.
+    python3 -c 'import socket, sys, time; it = socket.socket(socket.AF_UNIX); it.connect(sys.argv[1])
+print(it.recv(1), flush=True); time.sleep(60)' "$work/smt.sock" >"$work/talks" &
+    other=$!
+    eventually "somebody talks to the monitor" test -s "$work/talks"
+    equal "while it serves another one, nobody knows" unknown "$(as_shown)"
+    contains "and why is said" "does not answer" "$(cat "$work/smt.json")"
+    kill "$other" "$smt"
+    wait "$other" "$smt"
+else
+    echo "skip    siblings in a machine: there is one processor"
+fi
+
+# Huge pages, in a machine with enough memory for the kernel to have them on.
+thp=/sys/kernel/mm/transparent_hugepage/enabled
+large=$VSHMEM_CLUSTER-large
+if ! LIMIT=300 vshmem up -c "$large" -n 1 --memory 640M --no-net >"$work/up" 2>&1; then
+    failed "a larger machine comes up" "$(cat "$work/up")"
+    exit 1
+fi
+in_large() { vshmem exec -c "$large" -u root vm0 -- sh -c "$1"; }
+in_force() { in_large "sed 's/.*\[\(.*\)\].*/\1/' $thp"; }
+costly() {
+    vshmem doctor -c "$large" --vm vm0 --json | field '*sorted(f["id"] for f in told["findings"]
+        if f["verdict"] == "costs" and f["id"] != "jitter")'
+}
+# Nanoseconds for 4 KiB of new memory that asks for huge pages; the fastest of three counts, since others run.
+touching() {
+    local turn
+    for turn in 1 2 3; do
+        vshmem doctor -c "$large" --vm vm0 --json huge-pages |
+            field "told['findings'][0]['measured'][1]['value'], $turn"
+    done | sort -n | head -n 1 | cut -d ' ' -f 1
+}
+is_near() { awk "BEGIN { exit !($(touching) <= 1.1 * $whole) }"; }
+is_far() { awk "BEGIN { exit !($(touching) > 2 * $whole) }"; }
+in_large "echo madvise >$thp"
+others=$(costly)
+whole=$(touching)
+in_large "echo never >$thp"
+expected=$(printf '%s\n' "$others" huge-pages | xargs -n 1 | sort | xargs)
+equal "doctor finds that no program gets a huge page, and nothing else" "$expected" "$(costly)"
+shows=no
+! is_far || shows=yes
+echo "        it shows in what touching memory takes: $shows ($whole ns without it)"
+code "that is cured" 0 vshmem doctor -c "$large" --vm vm0 --fix --yes huge-pages
+equal "by what programs ask for" madvise "$(in_force)"
+measured=$(sed -n 's/^huge-pages: touching .*: \([0-9.]*\) ns; now \([0-9.]*\) ns$/\1 \2/p' "$work/out")
+equal "both are measured again" 2 "$(wc -l <<<"$measured")"
+equal "and it is called unproven where neither takes less than before" \
+    "$(awk '$2 < 0.8 * $1 { less = 1 } END { print less ? "" : "unproven" }' <<<"$measured")" \
+    "$(grep -ow unproven "$work/out")"
+[ "$shows" = no ] || WITHIN=90 eventually "touching memory takes what it took, by a tenth" is_near
+code "and undone" 0 vshmem doctor -c "$large" --vm vm0 --undo
+equal "so that no program gets one" never "$(in_force)"
+[ "$shows" = no ] || WITHIN=90 eventually "which shows again" is_far
+vshmem down -c "$large" >"$work/out" 2>&1
