@@ -10,8 +10,12 @@ if [ "$(id -u)" -ne 0 ] || ! command -v libvirtd >"$work/out" || ! command -v vi
 fi
 if [ -z "${C_LIBVIRT_INSIDE:-}" ]; then
     export MACHINES_ROOT MACHINES_TARGET C_LIBVIRT_INSIDE=1
-    # shellcheck disable=SC2016 # the inner shell expands it
-    unshare --mount --propagation private bash -c '. "$MACHINES_ROOT/tests/machines/lib.sh"; . "$0"' \
+    # Bridges are in a network of our own, too.
+    own=--mount
+    unshare --net true 2>"$work/out" && own="--mount --net"
+    export C_LIBVIRT_OWN=$own
+    # shellcheck disable=SC2016,SC2086 # the inner shell expands it; words
+    unshare $own --propagation private bash -c '. "$MACHINES_ROOT/tests/machines/lib.sh"; . "$0"' \
         "${BASH_SOURCE[0]}"
     exit
 fi
@@ -55,6 +59,17 @@ if has_kvm; then
     mknod -m 666 /var/lib/libvirt/kvm c 10 232
     mount --bind /var/lib/libvirt/kvm /dev/kvm
 fi
+networks=
+case $C_LIBVIRT_OWN in
+*--net*)
+    ip link set lo up
+    ip link add vshbr0 type bridge
+    ip addr add 10.99.0.1/24 dev vshbr0
+    ip link set vshbr0 up
+    networks='network = { private = true, bridge = "vshbr0", address = "10.99.0.10/24" }'
+    ;;
+*) echo "        Without name spaces of the network none is tried." ;;
+esac
 libvirtd >"$work/libvirtd.log" 2>&1 &
 daemon=$!
 eventually "libvirt answers" virsh -q list
@@ -116,9 +131,22 @@ virsh -q undefine "$domain"
 rm -rf "${clusters:?}/$adopted" "$clusters/$adopted.lock"
 vshmem down
 
+# What libvirt can't do is said with its place, before anything is started.
+refused() { # refused NAME LINE SAID: what vshmem up says of the example with this line
+    sed "s|^via.*|&\n$2|" "$MACHINES_ROOT/examples/cluster/libvirt.toml" >"$work/refused.toml"
+    code "$1 is refused" 2 vshmem up "$work/refused.toml"
+    contains "at its place" "$3" "$(cat "$work/out")"
+}
+refused "a network by sockets" 'network = { user = true }' ":5:20: by libvirt's network of this kind"
+refused "memory that is never in large pages" 'pages = { machines = "small" }' ":5:22: libvirt can't keep"
+sed 's/^\[\[machines.*/&\nvia = "libvirt"/' "$MACHINES_ROOT/examples/cluster/pair.toml" >"$work/refused.toml"
+code "a machine by other means than the rest" 2 vshmem up "$work/refused.toml"
+contains "is refused, with what to do" "All machines have the same via" "$(cat "$work/out")"
+
 # The machines of a file.
 export VSHMEM_CLUSTER=${cluster}d
-if ! LIMIT=300 vshmem up "$MACHINES_ROOT/examples/cluster/libvirt.toml" >"$work/up" 2>&1; then
+sed "s|^via.*|&\n$networks|" "$MACHINES_ROOT/examples/cluster/libvirt.toml" >"$work/libvirt.toml"
+if ! LIMIT=300 vshmem up "$work/libvirt.toml" >"$work/up" 2>&1; then
     failed "libvirt starts the machines of a file" "$(cat "$work/up")"
     exit 1
 fi
@@ -135,6 +163,30 @@ equal "libvirt has pinned them as they were placed" "$pins" "$told"
 vshmem run --vm node0 --no-prefix -- perl "$common/tell.pl" "from a domain"
 equal "messages go from one to the other" "from a domain" \
     "$(vshmem run --vm node1 --no-prefix -- /usr/bin/python3 "$common/hear.py" 2>&1)"
+# What AppArmor would admit it to, by libvirt's own program.
+helper=/usr/lib/libvirt/virt-aa-helper
+if [ -x "$helper" ]; then
+    mkdir -p /etc/apparmor.d
+    mount -t tmpfs tmpfs /etc/apparmor.d
+    mkdir /etc/apparmor.d/libvirt
+    printf 'profile LIBVIRT_TEMPLATE {\n}\n' >/etc/apparmor.d/libvirt/TEMPLATE.qemu
+    virsh dumpxml "${node}0" >"$work/node0.xml"
+    uuid=$(virsh -q domuuid "${node}0" | xargs)
+    confine() { "$helper" --dryrun --create --uuid "libvirt-$uuid" <"$work/node0.xml"; }
+    code "libvirt makes a profile for AppArmor of one" 0 confine
+    for part in "\"$(sed -n 's/.*<kernel>\(.*\)<.*/\1/p' "$work/node0.xml")\" r," \
+        "\"/dev/shm/$(sed -n "s/.*<shmem name='\([^']*\)'.*/\1/p" "$work/node0.xml")\" rw," '"/usr/**" r,'; do
+        contains "which admits it to ${part%,}" "$part" "$(cat "$work/out")"
+    done
+fi
+reaches() { vshmem exec -u root "$1" -- busybox ping -c 1 -W 20 "$2"; }
+if [ -n "$networks" ]; then
+    code "one reaches the other by its name" 0 reaches node0 node1
+    equal "on a network of libvirt, which this host is not on" "vshmem-$VSHMEM_CLUSTER 0" \
+        "$(virsh -q net-list --name --transient | sed '/^$/d') $(ip -4 -o addr show dev virbr0 | wc -l)"
+    code "this host reaches it in its bridge" 0 busybox ping -c 1 -W 20 10.99.0.11
+    code "and it this host" 0 reaches node1 10.99.0.1
+fi
 code "one is given a pool of any place" 0 vshmem grant "$pool" node1
 contains "libvirt knows of it" "-$name'" "$(virsh dumpxml "${node}1" | grep '<alias.*vshmem-pool')"
 code "virsh ends one" 0 virsh -q destroy "${node}0"
@@ -142,10 +194,60 @@ contains "which is seen" died "$(vshmem ps | grep node0)"
 code "it is repaired" 0 vshmem repair
 equal "and libvirt lists it again" "${node}0" "$(virsh -q list --name | grep -x "${node}0")"
 code "it takes commands" 0 vshmem exec node0 -- true
+[ -z "$networks" ] || code "and is on the network again" 0 reaches node1 node0
 vshmem down
 equal "nothing of them is left in libvirt" "" "$(virsh -q list --all --name | sed '/^$/d')"
 equal "nor elsewhere" "" "$(find /run/vshmem-libvirt "/dev/shm/vshmem-"*-*-*-*-* 2>/dev/null)"
+equal "no network is, and no tap device" " 0" \
+    "$(virsh -q net-list --all --name | sed '/^$/d') $(ip -o link show type tun 2>/dev/null | wc -l)"
 nothing_left "nothing is left of their cluster, and of the one before"
+
+# An image, which libvirt's QEMU opens as another user.
+file=$work/libvirt-image.toml
+image_of() { # image_of PATH: a cluster that boots it
+    printf '%s\n' 'via = "libvirt"' "$networks" '[[machines]]' 'name = "cloud"' 'memory = "512M"' \
+        "image = \"$1\"" '[pools.default]' 'size = "64M"' >"$file"
+}
+mkdir -m 700 "$work/hidden"
+{ head -c 510 /dev/zero && printf '\125\252' && head -c 1000000 /dev/zero; } >"$work/hidden/empty.img"
+image_of "$work/hidden/empty.img"
+if command -v qemu-img >/dev/null; then
+    code "an image that libvirt's QEMU can't read is an error" 125 vshmem up "$file"
+    contains "that says what to do" "where libvirt's QEMU can read it" "$(cat "$work/out")"
+    nothing_left "nothing is left of that"
+fi
+equal "nor a disk" "" "$(find "/var/tmp/vshmem-$(id -u)" -name "cloud.*" 2>/dev/null)"
+if [ -n "${MACHINES_FULL:-}" ]; then
+    made=$("$MACHINES_ROOT/tests/machines/image.sh")
+    cp "$made.qcow2" "$work/image.qcow2"
+    chmod 644 "$work/image.qcow2"
+    before="$(stat -c '%u %a' "$work/image.qcow2") $(sha256sum <"$work/image.qcow2")"
+    image_of "$work/image.qcow2"
+    if ! LIMIT=700 vshmem up "$file" --timeout 600 >"$work/up" 2>&1; then
+        failed "libvirt starts a machine with an image" "$(cat "$work/up")"
+        exit 1
+    fi
+    inside() { vshmem exec -u root cloud -- "$@"; }
+    equal "libvirt starts a machine with an image" "cloud /dev/vda1" \
+        "$(inside hostname) $(inside findmnt -n -o SOURCE /)"
+    WITHIN=120 eventually "cloud-init is done" inside cloud-init status --wait
+    # shellcheck disable=SC2016 # perl expands it
+    vshmem run --vm cloud --no-prefix -- perl -e \
+        'msgsnd(msgget(0x5151, 01600) // die, pack("l! a*", 1, "from an image"), 0) or die'
+    # shellcheck disable=SC2016 # perl expands it
+    equal "it is on the pool" "from an image" "$(on_host perl -e \
+        'msgrcv(msgget(0x5151, 01600) // die, my $m, 99, 0, 0) or die; print substr($m, 8)')"
+    [ -z "$networks" ] || code "and in the bridge, by cloud-init" 0 busybox ping -c 1 -W 20 10.99.0.10
+    inside sh -c 'date >/root/kept; sync'
+    LIMIT=400 code "it is restarted" 0 vshmem restart cloud --timeout 300
+    holds "with what it wrote" inside test -s /root/kept
+    [ -z "$networks" ] || code "and its address" 0 busybox ping -c 1 -W 20 10.99.0.10
+    vshmem down
+    equal "nothing of it is left in libvirt" "" "$(virsh -q list --all --name | sed '/^$/d')"
+    equal "the image is as it was, and its owner's" "$before" \
+        "$(stat -c '%u %a' "$work/image.qcow2") $(sha256sum <"$work/image.qcow2")"
+    nothing_left "nothing is left of a machine with an image"
+fi
 
 clean_up
 daemon=

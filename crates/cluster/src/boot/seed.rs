@@ -10,8 +10,9 @@ use crate::state::settings::Settings;
 use crate::state::uplink::Addresses;
 use fatfs::{format_volume, FileSystem, FormatVolumeOptions, FsOptions};
 use serde_json::{json, Value};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Cursor, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The label by which cloud-init knows a seed.
@@ -71,7 +72,9 @@ pub fn write(
         files.push((format!("{DRIVERS}/{version}.ko"), module.bytes));
     }
     let failed = || format!("could not write {}", path.display());
-    fs::write(path, disk(&files).explain(failed)?).explain(failed)
+    let disk = disk(&files).explain(failed)?;
+    let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(&disk)).explain(failed)
 }
 
 /// The lines of [`LINKS`]. A path that is no text, or has several lines, has no link.

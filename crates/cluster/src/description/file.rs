@@ -173,8 +173,18 @@ fn suggestion(why: &str) -> String {
     let best = words.max_by(|one, other| alike(one).total_cmp(&alike(other)));
     match best.filter(|best| alike(best) >= ALIKE) {
         Some(best) => format!("\nDid you mean {best}?"),
+        None if is_of_all(unknown) => {
+            format!("\nAll machines have the same {unknown}: say it above the tables.")
+        }
         None => String::new(),
     }
+}
+
+/// Whether it is a key of the whole file.
+fn is_of_all(key: &str) -> bool {
+    let plain = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let refused = toml::from_str::<Description>(&format!("{key} = 0")).err();
+    plain && !refused.is_some_and(|why| why.message().starts_with("unknown field"))
 }
 
 #[cfg(test)]
@@ -197,6 +207,12 @@ mod tests {
              `image`, `kernel`, `initramfs`, `parameters`\n  \
              2 | \tcpu = 2\n    | \t^^^\n  Did you mean cpus?"
         );
+        let why = refused("[[machines]]\nvia = 'x'\n");
+        assert!(
+            why.starts_with("c.toml:2:1: ") && why.ends_with("same via: say it above the tables."),
+            "{why}"
+        );
+        assert!(refused("[[machines]]\nnovia = 1\n").ends_with("^^^^^"));
         assert!(refused("[[machines]]\nmemory = \"5X\"\n").starts_with("c.toml:2:10: a size is a number"));
         assert!(refused("network = 1")
             .contains("c.toml:1:11: invalid type: integer `1`, expected a boolean or a table"));

@@ -3,8 +3,9 @@
 
 use crate::error::{error, Error, Explain, Result};
 use crate::user::uid;
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The id of this host's boot.
@@ -55,6 +56,27 @@ pub fn private_directory(path: &Path) -> Result<()> {
     }
     Err(error!("{} is not a directory that only you can enter, so it is not used", path.display())
         .hint("Remove it, or set XDG_RUNTIME_DIR to a private directory of yours."))
+}
+
+/// Makes a directory of this mode, with which others can enter it and only this user can change it, or checks
+/// an existing one and gives it this mode.
+pub fn open_directory(path: &Path, mode: u32) -> Result<()> {
+    match DirBuilder::new().mode(mode).create(path) {
+        Err(why) if why.kind() != ErrorKind::AlreadyExists => {
+            return Err(why).explain(|| format!("could not make {}", path.display()))
+        }
+        _ => (),
+    }
+    let meta = fs::symlink_metadata(path).explain(|| format!("could not look at {}", path.display()))?;
+    if !meta.is_dir() || meta.uid() != uid() || meta.mode() & 0o022 != 0 {
+        return Err(error!("{} is no directory that only you can change, so it is not used", path.display())
+            .hint("Remove it."));
+    }
+    match meta.mode() & 0o777 == mode {
+        true => Ok(()),
+        false => fs::set_permissions(path, Permissions::from_mode(mode))
+            .explain(|| format!("could not change the mode of {}", path.display())),
+    }
 }
 
 /// Whether it is a directory that only this user can enter.

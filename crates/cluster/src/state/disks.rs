@@ -2,7 +2,7 @@
 //! is memory on most systems, so they are in `/var/tmp`, in a directory of this user for this boot of the
 //! host, and below it one for each cluster, which is called as the cluster's directory.
 
-use super::directories::{boot_id, cluster_directory, private_directory};
+use super::directories::{boot_id, cluster_directory, open_directory};
 use crate::error::{Explain, Result};
 use crate::user::uid;
 use percent_encoding::{percent_encode, AsciiSet, NON_ALPHANUMERIC};
@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 /// Characters of a cluster's directory that stay as they are.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b'-');
+
+/// The mode of directories.
+const ENTERED: u32 = 0o711;
 
 /// The files of a machine.
 pub struct Disks {
@@ -40,10 +43,11 @@ impl Disks {
         Ok(Disks { overlay: file("qcow2"), seed: file("seed") })
     }
 
-    /// Makes the directory that they are in.
+    /// Makes the directory that they are in. Others can enter it if they know its name, as a user must who
+    /// opens them by a path.
     pub fn prepare(&self) -> Result<()> {
         let directories: Vec<&Path> = self.seed.ancestors().skip(1).take(3).collect();
-        let make = || directories.iter().rev().try_for_each(|directory| private_directory(directory));
+        let make = || directories.iter().rev().try_for_each(|directory| open_directory(directory, ENTERED));
         // Another command may have removed one that was empty.
         make().or_else(|_| make())
     }

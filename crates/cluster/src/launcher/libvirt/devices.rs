@@ -2,6 +2,7 @@
 //! devices are on the root bus.
 
 use super::files::Export;
+use super::uri::RunsAs;
 use crate::error::{error, Error, Result};
 use crate::launcher::qemu::disks::Attached;
 use crate::launcher::qemu::guest::PORT_NAME;
@@ -39,10 +40,12 @@ pub struct Devices<'a> {
     pub spare: u32,
     /// Devices of the host that it has for itself.
     pub passed: &'a [Assigned],
-    /// Its disks, if its system is one of its own, and whether it boots from them.
-    pub disks: Option<(&'a Attached, bool)>,
+    /// Its disks, if its system is one of its own, whether it boots from them, and who opens them.
+    pub disks: Option<(&'a Attached, bool, RunsAs)>,
     /// What it sees of this host.
     pub exports: &'a [Export],
+    /// Its network cards.
+    pub cards: &'a [Element],
     /// Channels for commands.
     pub channels: usize,
     /// The directory of its sockets.
@@ -91,12 +94,13 @@ impl Devices<'_> {
                 .with("index", 0)
                 .with("ports", self.channels + 2),
         ];
-        if let Some((disks, boots)) = self.disks {
-            all.extend(disk_elements(disks, boots)?);
+        if let Some((disks, boots, runs_as)) = self.disks {
+            all.extend(disk_elements(disks, boots, runs_as)?);
         }
         for export in self.exports {
             all.push(filesystem(export)?);
         }
+        all.extend(self.cards.iter().cloned());
         Ok(all)
     }
 
@@ -137,13 +141,16 @@ fn passed(device: &Assigned, bus: usize) -> Element {
 }
 
 /// The disk with what is written to it over the image, and the seed. They need not survive this host, so
-/// nothing waits for its own disks.
-fn disk_elements(disks: &Attached, boots: bool) -> Result<Vec<Element>> {
+/// nothing waits for its own disks. Whose they are is seen to: libvirt gives no file to somebody else, and
+/// the image stays its owner's.
+fn disk_elements(disks: &Attached, boots: bool, runs_as: RunsAs) -> Result<Vec<Element>> {
     let disk = |format: &str| {
         let driver = Element::new("driver").with("name", "qemu").with("type", format).with("cache", "unsafe");
         (Element::new("disk").with("type", "file").with("device", "disk"), driver)
     };
-    let source = |file: &Path| Ok::<_, Error>(Element::new("source").with("file", text_of(file)?));
+    let stays = runs_as.user().map(|_| Element::new("seclabel").with("model", "dac").with("relabel", "no"));
+    let source =
+        |file: &Path| Ok::<_, Error>(Element::new("source").with("file", text_of(file)?).and(stays.clone()));
     let target = |name| Element::new("target").with("dev", name).with("bus", "virtio");
     let mut all = Vec::new();
     if let Some((image, format, written)) = &disks.disk {
@@ -216,8 +223,9 @@ mod tests {
             pools: &pools,
             spare: 6,
             passed: &passed,
-            disks: Some((&disks, true)),
+            disks: Some((&disks, true, RunsAs::Starter)),
             exports: &[export(0), export(1)],
+            cards: &[Element::new("interface").with("type", "bridge")],
             channels: 2,
             directory: Path::new("/run/c"),
             console: Path::new("/run/c/console.log"),
@@ -232,6 +240,7 @@ mod tests {
             "<boot order='1'/>",
             "<source dir='/a&apos;b'/>\n  <target dir='share0'/>\n  <readonly/>",
             "<target dir='share1'/>\n  <address",
+            "<interface type='bridge'>\n  <address type='pci'",
             "<source mode='bind' path='/run/c/channel1.sock'/>\n  <target type='virtio' name='vshmem.1'/>\n  <address type='virtio-serial' controller='0' bus='0' port='2'/>",
             "<alias name='ua-agent'/>\n  <address type='virtio-serial' controller='0' bus='0' port='3'/>",
             "<log file='/run/c/console.log' append='off'/>",
@@ -246,8 +255,11 @@ mod tests {
         places.sort_unstable();
         places.dedup();
         assert_eq!(places.len(), count, "{places:?}");
+        let others = Devices { disks: Some((&disks, true, RunsAs::Other(7))), ..devices };
+        let owned = told(&others).unwrap();
+        assert_eq!(owned.matches("<seclabel model='dac' relabel='no'/>").count(), 3, "{owned}");
         let many: Vec<Export> = (0..30).map(export).collect();
-        let why = told(&Devices { exports: &many, ..devices }).unwrap_err().to_string();
-        assert!(why.contains("no room for so many shared directories: 11 too many"), "{why}");
+        let why = told(&Devices { exports: &many, ..others }).unwrap_err().to_string();
+        assert!(why.contains("no room for so many shared directories: 12 too many"), "{why}");
     }
 }

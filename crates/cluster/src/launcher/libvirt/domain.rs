@@ -162,6 +162,7 @@ mod tests {
                 passed: &[],
                 disks: None,
                 exports: &[],
+                cards: &[],
                 channels: 0,
                 directory,
                 console,

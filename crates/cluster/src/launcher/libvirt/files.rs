@@ -5,16 +5,19 @@
 
 use super::uri::RunsAs;
 use crate::error::{error, Explain, Result};
-use crate::state::directories::{cluster_directory, runtime_directory};
+use crate::state::directories::{cluster_directory, open_directory, runtime_directory};
 use crate::state::exported::{share_tag, system_tag, Exported};
 use crate::state::share::Share;
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, Permissions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Where files are that QEMU opens as another user.
 const PUBLIC: &str = "/run/vshmem-libvirt";
+
+/// The mode of directories there.
+const SEEN: u32 = 0o755;
 
 /// A directory of this host that a domain sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,8 +46,8 @@ impl Files {
             RunsAs::Starter => None,
             RunsAs::Other(_) | RunsAs::Told(..) => {
                 let directory = public(cluster);
-                open_directory(Path::new(PUBLIC))?;
-                open_directory(&directory)?;
+                open_directory(Path::new(PUBLIC), SEEN)?;
+                open_directory(&directory, SEEN)?;
                 Some(directory)
             }
         };
@@ -91,9 +94,9 @@ impl Files {
 
     /// A directory with a copy of one file.
     fn alone(&self, number: usize, file: &Path) -> Result<PathBuf> {
-        open_directory(&self.shared)?;
+        open_directory(&self.shared, SEEN)?;
         let directory = self.shared.join(share_tag(number));
-        open_directory(&directory)?;
+        open_directory(&directory, SEEN)?;
         let copy = directory.join(file.file_name().unwrap_or_default());
         copy_once(file, &copy).explain(|| format!("could not copy {}", file.display()))?;
         Ok(directory)
@@ -116,24 +119,6 @@ pub fn remove(cluster: &str) -> Result<()> {
 
 fn public(cluster: &str) -> PathBuf {
     Path::new(PUBLIC).join(cluster)
-}
-
-/// Makes a directory that everybody can enter, and only this user change.
-fn open_directory(path: &Path) -> Result<()> {
-    match DirBuilder::new().mode(0o755).create(path) {
-        Err(why) if why.kind() != ErrorKind::AlreadyExists => {
-            return Err(why).explain(|| format!("could not make {}", path.display()))
-        }
-        _ => (),
-    }
-    let meta = fs::symlink_metadata(path).explain(|| format!("could not look at {}", path.display()))?;
-    match meta.is_dir() && meta.uid() == crate::user::uid() && meta.mode() & 0o022 == 0 {
-        true => Ok(()),
-        false => {
-            Err(error!("{} is no directory that only you can change, so it is not used", path.display())
-                .hint("Remove it."))
-        }
-    }
 }
 
 /// Copies a file unless that was done; a copy is there as a whole or not at all.

@@ -5,6 +5,7 @@ use super::domain::{describe, DomainSpec, Loaded};
 use super::files::{self, Files};
 use super::managed::{end_uuid, Managed};
 use super::names::{name_of, uuid_of};
+use super::network;
 use super::unfit;
 use super::uri::{self, RunsAs};
 use crate::boot::driver;
@@ -15,7 +16,7 @@ use crate::description::fault::Fault;
 use crate::error::{error, Result};
 use crate::launcher::affinity::Pins;
 use crate::launcher::front_end;
-use crate::launcher::libvirt::virsh::Domain;
+use crate::launcher::libvirt::virsh::{Domain, DENIED};
 use crate::launcher::network::Link;
 use crate::launcher::options::{Options, PoolOptions, Progress};
 use crate::launcher::pins;
@@ -53,7 +54,7 @@ impl Launcher for Libvirt {
             transports: &["ivshmem"],
             channels: CHANNELS,
             pool_size: vshmem_pool::DEFAULT_POOL,
-            // There is none that only the machines of a cluster are on.
+            // One has to be asked for: not every libvirt can make it.
             network: false,
             needs_back_end: true,
             can_pin: true,
@@ -83,6 +84,10 @@ impl Launcher for Libvirt {
 
     fn check_image(&self, system: &System) -> Result<()> {
         Qemu.check_image(system)
+    }
+
+    fn gives_uplinks(&self) -> bool {
+        true
     }
 
     fn check_restart(&self, record: &Record) -> Result<()> {
@@ -154,10 +159,10 @@ impl Launcher for Libvirt {
         record: &Record,
         index: usize,
         options: &StartOptions,
-        _: Option<Vec<Link>>,
+        links: Option<Vec<Link>>,
         _: &mut dyn FnMut(Progress),
     ) -> Result<Started> {
-        let managed = start(record, index, options)?;
+        let managed = start(record, index, options, links.is_some())?;
         Ok(Started {
             running: Running::Libvirt(Box::new(managed)),
             keep: Box::new(|| Ok(())),
@@ -184,6 +189,7 @@ impl Launcher for Libvirt {
             }
             take_back(&uuid);
         }
+        network::remove(record, &uri)?;
         files::remove(&record.name)
     }
 
@@ -211,7 +217,7 @@ fn managed(record: &Record, index: usize) -> Option<&Managed> {
 }
 
 /// Starts the domain of the machine with this index.
-fn start(record: &Record, index: usize, options: &StartOptions) -> Result<Managed> {
+fn start(record: &Record, index: usize, options: &StartOptions, is_networked: bool) -> Result<Managed> {
     let machine = &record.machines[index];
     let (name, uuid) = (name_of(record, machine), uuid_of(record, machine)?);
     let libvirt = Domain { name, connect: Some(uri::of(record)) };
@@ -219,14 +225,10 @@ fn start(record: &Record, index: usize, options: &StartOptions) -> Result<Manage
     let files = Files::of(&record.name, runs_as)?;
     let directory = &record.machine_directory(machine)?;
     let system = machine.image.system();
-    let mut settings = settings(&Libvirt, record, index, false);
+    let mut settings = settings(&Libvirt, record, index, is_networked);
     let exported = Exported::of(&record.shares, machine.image == Image::Host);
     let exports = files.exports(&exported, &record.shares)?;
     settings.exported = Some(exported);
-    if let (Some(user), Some(_)) = (runs_as.user(), system) {
-        return Err(error!("{} can't boot an image by way of libvirt: QEMU runs as the user {user} there, who may not open its disks", machine.name)
-            .hint("Start the cluster as an ordinary user, or without via = \"libvirt\"."));
-    }
     let accel = Accel::named(options.software.accel).unwrap_or(Accel::Tcg);
     let loaded = |image: &Path, initramfs: Option<&Path>, parameters: &str| -> Result<Loaded> {
         let parameters = format!("{} {parameters}", accel.kernel_parameters());
@@ -245,6 +247,10 @@ fn start(record: &Record, index: usize, options: &StartOptions) -> Result<Manage
         }
     };
     let disks = system.map(|system| Attached::make(record, index, system, &settings)).transpose()?;
+    if let (Some(disks), Some(user)) = (&disks, runs_as.user()) {
+        disks.give(user)?;
+    }
+    let cards = network::cards(record, machine, &uri::of(record), is_networked)?;
     let borrower = Borrower { uuid: &uuid, user: runs_as.user() };
     let sockets = machine.pools.iter().zip(options.doorbell_sockets);
     let lent: Vec<Option<Lent>> = sockets
@@ -280,8 +286,9 @@ fn start(record: &Record, index: usize, options: &StartOptions) -> Result<Manage
             pools: &pools,
             spare: options.ports.spare,
             passed: &machine.devices,
-            disks: disks.as_ref().map(|disks| (disks, kernel.is_none())),
+            disks: disks.as_ref().map(|disks| (disks, kernel.is_none(), runs_as)),
             exports: &exports,
+            cards: &cards,
             channels: record.channels,
             directory,
             console: &console,
@@ -293,7 +300,13 @@ fn start(record: &Record, index: usize, options: &StartOptions) -> Result<Manage
     if machine.runs.is_none() {
         end_uuid(&libvirt, &uuid);
     }
-    let managed = Managed::create(libvirt.clone(), uuid.clone(), runs_as.user(), &describe(&spec)?)?;
+    let managed = Managed::create(libvirt.clone(), uuid.clone(), runs_as.user(), &describe(&spec)?);
+    let managed = managed.map_err(|why| match system.is_some() && why.to_string().contains(DENIED) {
+        true => {
+            why.hint("An image has to be where libvirt's QEMU can read it, as in /var/lib/libvirt/images.")
+        }
+        false => why,
+    })?;
     let named = match record.doorbell {
         true => doorbell::name(managed.process.pid, &machine.name),
         false => Ok(()),

@@ -10,6 +10,7 @@
 //! | [`virsh`] | asking libvirt |
 //! | [`uri`] | which libvirt starts machines, and as whom its QEMU runs |
 //! | `domain`, `devices`, `tuning` | the description of a domain: all of it, its devices, its cores and memory |
+//! | `network` | its cards, and the network between the machines of a cluster |
 //! | `files` | what a domain sees of this host, and files that its QEMU opens |
 //! | [`managed`], `names` | a domain that was started, and what it is called |
 
@@ -19,6 +20,7 @@ mod files;
 pub mod launcher;
 pub mod managed;
 mod names;
+mod network;
 mod tuning;
 mod unfit;
 pub mod uri;

@@ -1,4 +1,4 @@
-//! What domains are called.
+//! What domains, and the networks between them, are called.
 
 use crate::error::Result;
 use crate::state::directories::{boot_id, cluster_directory};
@@ -9,11 +9,25 @@ pub fn name_of(record: &Record, machine: &Machine) -> String {
     format!("vshmem-{}-{}", record.name, machine.name)
 }
 
+/// The name of the network between the machines of a cluster.
+pub fn network_name(record: &Record) -> String {
+    format!("vshmem-{}", record.name)
+}
+
 /// The UUID of a machine's domain: always the same for this machine in this boot of the host, so that a
 /// domain is known as ours even if no record says so.
 pub fn uuid_of(record: &Record, machine: &Machine) -> Result<String> {
+    uuid_in(record, &machine.name)
+}
+
+/// The UUID of the network between the machines of a cluster. No machine has this one's empty name.
+pub fn network_uuid(record: &Record) -> Result<String> {
+    uuid_in(record, "")
+}
+
+fn uuid_in(record: &Record, name: &str) -> Result<String> {
     let directory = cluster_directory(&record.name)?;
-    Ok(uuid(&[boot_id().as_bytes(), directory.as_os_str().as_encoded_bytes(), machine.name.as_bytes()]))
+    Ok(uuid(&[boot_id().as_bytes(), directory.as_os_str().as_encoded_bytes(), name.as_bytes()]))
 }
 
 /// A UUID (RFC 9562, version 8) made of these parts by the hash function FNV-1a of 128 bits.

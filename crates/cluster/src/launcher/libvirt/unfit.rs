@@ -3,15 +3,27 @@
 use crate::description::cluster::Description;
 use crate::description::fault::Fault;
 use crate::placement::pages::Pages;
+use crate::user::uid;
+
+/// Why machines have no network between them.
+const ROOTS: &str =
+    "libvirt makes networks for root only, and none in a session: leave this out, or let vshmem \
+    start the machines itself";
+/// Why machines have no network outside by sockets of their user.
+pub const USER: &str =
+    "by libvirt's network of this kind machines reach what listens on this host's loopback \
+    address: name a bridge or a tap device, or let vshmem start the machines itself";
 
 /// An error if libvirt can't do what a description asks for.
 pub fn check(description: &Description) -> Result<(), Fault> {
     let fault = |at: &[&str], what: &str| Err(Fault::new(at, what));
-    if description.network.as_ref().is_some_and(|network| network.private == Some(true)) {
-        return fault(
-            &["network"],
-            "libvirt has no network that only the machines of a cluster are on: leave this out",
-        );
+    if let Some(network) = &description.network {
+        if network.private == Some(true) && uid() != 0 {
+            return fault(&["network", "private"], ROOTS);
+        }
+        if network.user == Some(true) {
+            return fault(&["network", "user"], USER);
+        }
     }
     let small =
         "libvirt can't keep a machine's memory out of transparent huge pages: leave this out, or let vshmem \
@@ -30,15 +42,13 @@ pub fn check(description: &Description) -> Result<(), Fault> {
 
 #[cfg(test)]
 mod tests {
-    use crate::description::file::File;
+    use super::uid;
+    use crate::description::testing::launched;
     use crate::launcher::libvirt::uri::default;
-    use std::path::Path;
 
     /// The launcher's name and the URI.
     fn resolved(text: &str) -> Result<(&'static str, Option<String>), String> {
-        let file = File::parse("c".into(), text.into(), Path::new("/")).map_err(|error| error.to_string())?;
-        let resolved = file.description.resolve().map_err(|fault| file.explain(fault).to_string())?;
-        Ok((resolved.0.facts().name, resolved.1.service))
+        launched(text).map(|(launcher, options)| (launcher.facts().name, options.service))
     }
 
     #[test]
@@ -51,6 +61,16 @@ mod tests {
     }
 
     #[test]
+    fn only_root_has_libvirt_make_a_network() {
+        let text = "via = 'libvirt'\n[network]\nprivate = true\nbridge = 'br0'";
+        match uid() {
+            0 => assert_eq!(resolved(text).unwrap().0, "libvirt"),
+            _ => assert!(resolved(text).unwrap_err().starts_with("c:3:11: libvirt makes networks for root")),
+        }
+        assert_eq!(resolved("via = 'libvirt'\n[network]\nbridge = 'br0'").unwrap().0, "libvirt");
+    }
+
+    #[test]
     fn what_libvirt_can_not_do_is_refused_where_it_stands() {
         let cases = [
             ("uri = 'qemu:///system'", "1:7: it leads to what starts the machines"),
@@ -60,7 +80,7 @@ mod tests {
                 "2:7: libvirt starts machines of qemu here, and none of xen",
             ),
             ("via = 'libvirt'\nuri = 'qemu+ssh://a/system'", "2:7: machines share memory with this host"),
-            ("via = 'libvirt'\nnetwork = true", "2:11: libvirt has no network"),
+            ("via = 'libvirt'\n[network]\nuser = true", "3:8: by libvirt's network of this kind"),
             ("via = 'libvirt'\n[pages]\nmachines = 'small'", "3:12: libvirt can't keep"),
             ("via = 'libvirt'\n[[machines]]\n[[machines]]\npages = 'small'", "4:9: libvirt can't keep"),
             ("via = 'libvirt'\n[pools.'a.b']", "2:1: libvirt takes no dots"),

@@ -9,6 +9,9 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+/// What libvirt says of files that QEMU can't open.
+pub const DENIED: &str = "Permission denied";
+
 /// A domain of libvirt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Domain {

@@ -8,10 +8,11 @@ use super::sandbox::Descriptor;
 use crate::boot::driver::Choice;
 use crate::boot::image::System;
 use crate::boot::seed;
-use crate::error::Result;
+use crate::error::{Explain, Result};
 use crate::state::disks::Disks;
 use crate::state::record::Record;
 use crate::state::settings::Settings;
+use std::os::unix::fs::chown;
 use std::path::PathBuf;
 
 /// The disks of a machine.
@@ -34,6 +35,15 @@ impl Attached {
         let instance = format!("vshmem-{}-{}", record.name, machine.name);
         seed::write(&disks.seed, settings, (&instance, &netdev::mac(machine.index)), &driver)?;
         Ok(Attached { disk: base.map(|(image, format)| (image, format, disks.overlay)), seed: disks.seed })
+    }
+
+    /// Makes them another user's, who opens them.
+    pub fn give(&self, user: u32) -> Result<()> {
+        let written = self.disk.as_ref().map(|(_, _, written)| written);
+        written.into_iter().chain([&self.seed]).try_for_each(|file| {
+            chown(file, Some(user), None)
+                .explain(|| format!("could not make {} user {user}'s", file.display()))
+        })
     }
 
     /// Adds them to QEMU's arguments. They need not survive this host, so nothing waits for its own disks.

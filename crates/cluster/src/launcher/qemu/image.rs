@@ -2,8 +2,9 @@
 
 use crate::boot::image::System;
 use crate::error::{error, Error, Explain, Result};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -53,9 +54,14 @@ pub fn make_overlay(system: &System, overlay: &Path) -> Result<Option<(PathBuf, 
     };
     let format = format(system, disk)?;
     if !overlay.exists() {
+        // It is there as a whole or not at all, and nobody else has it open.
+        let partial = overlay.with_extension("partial");
+        let made = File::options().write(true).create(true).truncate(true).mode(0o600).open(&partial);
+        made.explain(|| format!("could not make {}", partial.display()))?;
         let mut make = Command::new(PROGRAM);
         make.args(["create", "-q", "-f", Format::Qcow2.name(), "-F", format.name(), "-b"]);
-        run(make.arg(disk).arg(overlay)).map_err(|error| error.about("could not make a machine's disk"))?;
+        run(make.arg(disk).arg(&partial)).map_err(|error| error.about("could not make a machine's disk"))?;
+        fs::rename(&partial, overlay).explain(|| format!("could not make {}", overlay.display()))?;
     }
     Ok(Some((disk.clone(), format)))
 }

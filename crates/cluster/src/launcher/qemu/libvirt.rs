@@ -4,8 +4,8 @@ use super::doorbell::VECTORS;
 use super::lent::{Borrower, Lent};
 use super::pci::FreeBus;
 use super::ports::Generation;
-use crate::error::{error, Result};
-use crate::launcher::libvirt::virsh::Domain;
+use crate::error::{error, Error, Result};
+use crate::launcher::libvirt::virsh::{Domain, DENIED};
 use crate::launcher::xml::{text_of, Element};
 use crate::state::record::Granted;
 use std::path::Path;
@@ -32,7 +32,22 @@ pub fn plug(
     };
     let file = lent.as_ref().map_or(&pool.name, |lent| &lent.name);
     let xml = shmem(pool, file, doorbell, (Generation::new(), number))?.document()?;
-    domain.attach(&xml)
+    // What is lent is called otherwise each time that the host boots.
+    let called = if borrower.is_some() { "vshmem-*" } else { file.as_str() };
+    domain.attach(&xml).map_err(|why| explained(why, called))
+}
+
+/// The error of libvirt, with what to do about a file that QEMU may not open. libvirt tells AppArmor of the
+/// pools that a domain starts with, and of no other.
+fn explained(why: Error, called: &str) -> Error {
+    match why.to_string().contains(DENIED) {
+        true => why.hint(format!(
+            "QEMU's user must be able to open the pool. AppArmor, where it confines domains, admits each to the \
+             pools that it starts with: for others, add the line '/dev/shm/{called} rw,' to \
+             /etc/apparmor.d/local/abstractions/libvirt-qemu, and start the domain again."
+        )),
+        false => why,
+    }
 }
 
 /// A pool's device on a bus of this number, in libvirt's XML. `file` is its name in `/dev/shm`; it means
@@ -82,6 +97,13 @@ mod tests {
 
     fn pool(name: &str, path: &str) -> Granted {
         Granted::new(name.into(), path.into(), 1 << 20, false)
+    }
+
+    #[test]
+    fn a_pool_that_qemu_may_not_open_is_an_error_that_says_what_to_do() {
+        let denied = explained(error!("can't open backing store: {DENIED}"), "work").to_string();
+        assert!(denied.contains("'/dev/shm/work rw,'"), "{denied}");
+        assert_eq!(explained(error!("other"), "work").to_string(), "other");
     }
 
     #[test]

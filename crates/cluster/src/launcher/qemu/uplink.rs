@@ -7,7 +7,7 @@ use crate::error::{error, Error, Explain, Result};
 use crate::interface;
 use crate::launcher::network::socket_pair;
 use crate::state::record::{Machine, Record};
-use crate::state::uplink::{Addresses, Means};
+use crate::state::uplink::{Addresses, Card, Means};
 use crate::user::uid;
 use rustix::io::{fcntl_setfd, FdFlags};
 use rustix::net::{recvmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
@@ -39,23 +39,35 @@ pub enum Opened {
     Frames(OwnedFd),
 }
 
-/// Connects a machine with the network outside that its cluster asks for, if it does.
-pub fn open(record: &Record, machine: &Machine) -> Result<Option<Opened>> {
+/// How a machine is to be connected with the network outside that its cluster asks for, if it does, and by
+/// which card.
+pub fn wanted<'a>(record: &'a Record, machine: &Machine) -> Result<Option<(&'a Means, Card)>> {
     let Some(uplink) = record.options.as_ref().and_then(|options| options.uplink.as_ref()) else {
         return Ok(None);
     };
-    if let Addresses::Static(own) = uplink.card(&record.name, &machine.name, machine.index).addresses {
-        if !own.is_host(own.address) {
-            let (name, address) = (&machine.name, own.address);
-            return Err(error!("the network outside has no address for {name}: {address} would be next"));
+    let card = uplink.card(&record.name, &machine.name, machine.index);
+    match &card.addresses {
+        Addresses::Static(own) if !own.is_host(own.address) => {
+            Err(error!("it has no address for {}: {} would be next", machine.name, own.address))
         }
+        _ => Ok(Some((&uplink.by, card))),
     }
-    let opened = match &uplink.by {
+}
+
+/// Connects a machine with the network outside that its cluster asks for, if it does.
+pub fn open(record: &Record, machine: &Machine) -> Result<Option<Opened>> {
+    let open = |(by, _): (&Means, Card)| match by {
         Means::User => passt().map(Opened::Frames),
         Means::Bridge(bridge) => in_bridge(bridge).map(Opened::Tap),
-        Means::Tap(name) => tap(&name.replacen("%d", &machine.index.to_string(), 1)).map(Opened::Tap),
+        Means::Tap(name) => tap(&tap_of(name, machine)).map(Opened::Tap),
     };
-    opened.map(Some).map_err(|why| why.about(&format!("{} gets no network outside", machine.name)))
+    let opened = wanted(record, machine).and_then(|wanted| wanted.map(open).transpose());
+    opened.map_err(|why| why.about(&format!("{} gets no network outside", machine.name)))
+}
+
+/// The name of a machine's tap device.
+pub fn tap_of(pattern: &str, machine: &Machine) -> String {
+    pattern.replacen("%d", &machine.index.to_string(), 1)
 }
 
 /// The tap device of this name.
@@ -88,12 +100,18 @@ fn refused(name: &str, was_there: bool, why: &io::Error) -> Error {
         .hint(format!("As root: ip tuntap add dev {name} mode tap user {user} && ip link set {name} up"))
 }
 
+/// An error unless this host has this bridge.
+pub fn check_bridge(bridge: &str) -> Result<()> {
+    match interface::exists(bridge) {
+        true => Ok(()),
+        false => Err(error!("this host has no bridge {bridge}")
+            .hint(format!("As root: ip link add {bridge} type bridge && ip link set {bridge} up"))),
+    }
+}
+
 /// A new tap device in a bridge.
 fn in_bridge(bridge: &str) -> Result<OwnedFd> {
-    if !interface::exists(bridge) {
-        return Err(error!("this host has no bridge {bridge}")
-            .hint(format!("As root: ip link add {bridge} type bridge && ip link set {bridge} up")));
-    }
+    check_bridge(bridge)?;
     if uid() != 0 {
         return by_helper(bridge);
     }
