@@ -111,3 +111,12 @@ contains "vshmem shell is a login shell" "-bash 42 /usr/lib" "$shown"
 contains "whose exit code is passed on" "code 5" "$shown"
 contains "the machine's own where it lacks the user's" "-sh /bin/sh" \
     "$(on_terminal 'send:echo $0 $SHELL; exit\n' -- "$VSHMEM_BIN" shell -e SHELL=/no/such/shell vm0)"
+
+# What runs commands on this kernel is given its channel as standard input.
+code "an agent ends whose host is gone before it has said anything" 0 timeout 5 /usr/bin/python3 -c '
+import socket, subprocess, sys
+host, channel = socket.socketpair()
+agent = subprocess.Popen(["vshmem-commands"], executable=sys.argv[1], stdin=channel)
+channel.close()
+host.close()
+agent.wait()' "$VSHMEM_BIN"

@@ -139,7 +139,8 @@ fn serve() -> Result<()> {
     agent.add(File::from(channel))?;
     let mut commands = Commands::new();
     let deadline = Instant::now() + TIMEOUT;
-    while !agent.has_host() && Instant::now() < deadline {
+    // Whoever has started this may be killed before it says anything.
+    while !agent.has_host() && Instant::now() < deadline && !is_closed(stdin()) {
         agent.work(Some(deadline), &mut commands, &mut |_| ())?;
     }
     while agent.has_host() {
@@ -150,6 +151,15 @@ fn serve() -> Result<()> {
     }
     commands.clean();
     Ok(())
+}
+
+/// Whether the other end of a socket is closed, and all that came from there is read.
+fn is_closed(socket: BorrowedFd) -> bool {
+    use rustix::net::{recv, RecvFlags};
+    matches!(
+        recv(socket, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT),
+        Ok((_, 0)) | Err(Errno::CONNRESET)
+    )
 }
 
 /// Starts commands on this kernel.
