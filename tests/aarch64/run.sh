@@ -33,6 +33,7 @@ left_out() {
     cat <<'LIST'
 model::                                               the same for every processor, and slow
 tests::scribble::                                     the same for every processor, and slow
+tests::many::                                         the same for every processor, and slow
 tests::budget::                                       measures time
 tests::full::who_dies_while_making_room               the same for every processor, and slow
 tests::death::a_lock_is_waited_for_while_its_owner_is measures time
