@@ -20,7 +20,7 @@ pub const HOLDING: Check = Check {
     by_hand: "grep . /sys/kernel/debug/kvm/PID-*/{exits,halt_exits}; top -H -p PID # idle, and at 100 %",
     remedy: "bind each of its processors to a core of its own, or start it without cpu-pm (or idle=poll)",
     class: Class::Live,
-    risk: "without it each wake-up goes through the host's scheduler, 5 to 50 µs",
+    risk: "without it each wake-up goes through the host's scheduler",
     source: "QEMU, qemu(1) (-overcommit); Linux, Documentation/virt/kvm/api.rst (KVM_CAP_X86_DISABLE_EXITS)",
     causes: &["shared-cores"],
     look: holding,
