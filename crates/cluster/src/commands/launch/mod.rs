@@ -20,7 +20,7 @@ use super::run::written;
 use crate::error::{Error, Result, OUR_FAILURE};
 use crate::wire::ended::Ended;
 use requests::{Request, Requests};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::Path;
@@ -93,6 +93,7 @@ pub fn launch(launch: &Launch) -> Result<u8> {
         said,
         requests: Requests::default(),
         launcher: None,
+        complained: Rc::default(),
         unused: launch.hosts.iter().skip(1).map(|host| host.name.as_str()).collect(),
         code: None,
         refusals: 0,
@@ -143,6 +144,23 @@ impl Write for Said {
     }
 }
 
+/// Standard error, and whether anything was written to it.
+struct Complaints {
+    to: io::Stderr,
+    any: Rc<Cell<bool>>,
+}
+
+impl Write for Complaints {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.any.set(true);
+        self.to.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
 /// Something has happened after which the launcher should end.
 struct Broken {
     since: Instant,
@@ -159,6 +177,8 @@ struct Launched<'a> {
     requests: Requests,
     /// The launcher's task.
     launcher: Option<usize>,
+    /// Whether the launcher, or a rank, has written to standard error.
+    complained: Rc<Cell<bool>>,
     /// Names of other hosts in which it has not had anything started.
     unused: Vec<&'a str>,
     /// The exit code, once it is known.
@@ -233,8 +253,8 @@ impl Launched<'_> {
             self.tasks.print_error(format!("{name}: {why}"));
         }
         if Some(task) == self.launcher {
-            if let (Outcome::Ended(Ended::Killed(signal)), None) = (&outcome, self.code) {
-                self.tasks.print_error(format!("{name}: signal {signal} has ended the launcher"));
+            if self.code.is_none() {
+                self.explain_signal(&outcome, &name);
             }
             self.launcher_ended(code);
         } else if task == RELAY {
@@ -249,6 +269,22 @@ impl Launched<'_> {
             self.requests.ended(task, code);
             self.hung_up.retain(|(_, other)| *other != task);
             self.tasks.group.forget(task);
+        }
+    }
+
+    /// Says which signal has ended the launcher, or a rank of which it says nothing, as Open MPI 5's may of
+    /// one that was killed while it connected.
+    fn explain_signal(&mut self, launcher: &Outcome, host: &str) {
+        let said = self.complained.get() || self.interrupted().is_some();
+        match launcher {
+            Outcome::Ended(Ended::Killed(signal)) => {
+                self.tasks.print_error(format!("{host}: signal {signal} has ended the launcher"))
+            }
+            Outcome::Ended(Ended::Exited(code @ 129..)) if !said => self.tasks.print_error(format!(
+                "{host}: the launcher has ended with {code} and without a word: signal {} may have ended a rank",
+                code - 128
+            )),
+            _ => (),
         }
     }
 
@@ -330,7 +366,8 @@ impl Launched<'_> {
         job.request.stdin = self.launch.stdin;
         job.request.ends_with_session = true;
         job.request.scratch = self.launch.scratch;
-        match self.tasks.group.add(&job, Output::new(None)) {
+        let errors = Complaints { to: io::stderr(), any: self.complained.clone() };
+        match self.tasks.group.add(&job, Output::to(None, [Box::new(io::stdout()), Box::new(errors)])) {
             Ok(task) => {
                 self.launcher = Some(task);
                 self.tasks.audience = Audience::One(task);
