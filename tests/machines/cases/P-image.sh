@@ -42,6 +42,44 @@ if [ -z "${MACHINES_FULL:-}" ]; then
     export VSHMEM_CLUSTER=$cluster
     exit 0
 fi
+
+# A system that is its initramfs, without an image: busybox, the C library, and some of its kernel's modules.
+version=$("$MACHINES_ROOT/kmod/build.sh" --newest 6.1)
+kernel=$("$MACHINES_ROOT/kmod/build.sh" --image "$version")
+"$MACHINES_ROOT/kmod/build.sh" "$version" >"$work/out" 2>&1 ||
+    failed "there is a driver for the kernel" "$(cat "$work/out")"
+tree=$work/tree modules=lib/modules/$version
+mkdir -p "$tree/bin" "$tree/$modules"
+cp "$(command -v busybox)" "$tree/bin/busybox"
+cp "$programs/own_system.sh" "$tree/init"
+(cd "$(dirname "$kernel")/../$modules" && find . -name 'modules.*' -o -path '*/drivers/virtio/*' -o \
+    -path '*/drivers/block/virtio_blk*' -o -path '*/drivers/char/virtio_console*' -o -path '*/fs/fat/*' \
+    -o -name 'nls_cp437*' -o -name 'nls_ascii*' | cpio --quiet -pd "$tree/$modules")
+busybox depmod -b "$tree" "$version"
+ldd "$VSHMEM_BIN" "$VSHMEM_LIB" | grep -o '/[^ ]*\.so[^ :]* (' | tr -d '( ' | sort -u |
+    cpio --quiet -pdL "$tree"
+(cd "$tree" && find . | cpio --quiet -o -H newc) >"$work/own.cpio"
+cat >"$file" <<TOML
+[[machines]]
+name = "own"
+memory = "256M"
+kernel = "$kernel"
+initramfs = "$work/own.cpio"
+[[machines]]
+name = "plain"
+memory = "256M"
+TOML
+LIMIT=300 code "a machine comes up that is only an initramfs" 0 vshmem up "$file" --timeout 250
+equal "it is called so, and has its own kernel" "own $version" "$(vshmem exec own -- uname -nr)"
+equal "its pool, with its driver" "default /dev/vshmem0" "$(vshmem exec own -- sh -c "
+    $VSHMEM_BIN ipcs --json | sed -n 's/.*\"pool\": *\"\([a-z]*\)\".*/\1/p'; ls /dev/vshmem0" | xargs)"
+vshmem run --vm plain -- perl -e 'msgget(0x5252, 01600) // die'
+contains "in which is what others make" 0x00005252 "$(vshmem exec own -- "$VSHMEM_BIN" ipcs)"
+LIMIT=300 code "it is restarted" 0 vshmem restart own --timeout 250
+contains "and is in the pool again" 0x00005252 "$(vshmem exec own -- "$VSHMEM_BIN" ipcs)"
+vshmem down
+nothing_left "nothing is left of it"
+
 image=$("$MACHINES_ROOT/tests/machines/image.sh")
 # The driver for the image's kernel, which is another one than that of the other machines.
 "$MACHINES_ROOT/kmod/build.sh" "$(cat "$image.version")" >"$work/out" 2>&1 ||
