@@ -87,6 +87,19 @@ fn called(line: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.into())
 }
 
+/// The files that a process has open, as /proc names them.
+///
+/// # Errors
+/// Only its user and root may see them.
+pub fn opened(system: &System, pid: u32) -> Result<Vec<String>, Unseen> {
+    let directory = format!("proc/{pid}/fd");
+    let mut files = Vec::new();
+    for fd in system.numbers(&directory)? {
+        files.extend(system.target(&format!("{directory}/{fd}"))?);
+    }
+    Ok(files)
+}
+
 /// Says which machines can't be judged, since QEMU does not say which of its threads are processors.
 pub fn without_names(machines: &[Machine]) -> Option<String> {
     let names: Vec<&str> =

@@ -4,7 +4,7 @@ use super::nodes::{near, nodes};
 use crate::check::Check;
 use crate::finding::{Class, Costs, Verdict};
 use crate::look::Look;
-use crate::machines::{machines, without_names};
+use crate::machines::{machines, opened, without_names};
 use crate::system::{System, Unseen};
 
 const DEVICES: &str = "sys/bus/pci/devices";
@@ -67,10 +67,6 @@ fn node(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
 
 /// The groups of devices that a process has open.
 fn groups(system: &System, pid: u32) -> Result<Vec<String>, Unseen> {
-    let mut groups = Vec::new();
-    for fd in system.numbers(&format!("proc/{pid}/fd"))? {
-        let target = system.target(&format!("proc/{pid}/fd/{fd}"))?;
-        groups.extend(target.and_then(|it| it.strip_prefix("/dev/vfio/").map(String::from)));
-    }
-    Ok(groups)
+    let files = opened(system, pid)?;
+    Ok(files.iter().filter_map(|file| file.strip_prefix("/dev/vfio/").map(String::from)).collect())
 }

@@ -1,5 +1,6 @@
 //! The checks, a file for each subject; the order is that in which they are shown.
 
+mod accel;
 mod balloon;
 mod clock;
 mod cores;
@@ -32,6 +33,7 @@ pub use clock::FAST as CLOCKS;
 
 /// All checks.
 pub const CHECKS: &[Check] = &[
+    accel::EMULATION,
     processor::INVARIANT_TSC,
     clock::SOURCE,
     processor::VECTORS,
@@ -65,6 +67,7 @@ pub const CHECKS: &[Check] = &[
     swap::SWAP,
     samepage::KSM,
     slack::SLACK,
+    accel::VHOST,
     virtio::QUEUES,
     virtio::PACKED,
     drift::DRIFT,

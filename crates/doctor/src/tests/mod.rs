@@ -116,6 +116,29 @@ fn each_bottleneck_of_a_host_is_found_alone() {
 }
 
 #[test]
+fn who_carries_machines_and_packets_out_is_told_by_what_is_open() {
+    let costs = |links: &[(&str, &str)], comm: &str| {
+        let tree = Tree::new(HOST);
+        tree.put("proc/4242/comm", comm);
+        links.iter().for_each(|(fd, target)| tree.link(&format!("proc/4242/fd/{fd}"), target));
+        let found = found(&tree, &kvm());
+        (costly(&found).join(" "), finding(&found, "emulation").why.clone())
+    };
+    let (ids, why) = costs(&[("12", "anon_inode:[eventfd]")], "qemu-system-x86");
+    assert_eq!(ids, "emulation");
+    assert!(why.ends_with("is translated. KVM's module is not loaded."), "{why}");
+    for (links, comm) in [
+        // Of another processor, and of Xen.
+        ([("12", "anon_inode:[eventfd]")], "qemu-system-aar"),
+        ([("12", "/dev/xen/privcmd")], "qemu-system-i38"),
+    ] {
+        assert_eq!(costs(&links, comm).0, "", "{comm}");
+    }
+    assert_eq!(costs(&[("32", "/dev/null")], "qemu-system-x86").0, "vhost-net");
+    assert_eq!(costs(&[("33", "/dev/net/tun")], "qemu-system-x86").0, "vhost-net", "one of two");
+}
+
+#[test]
 fn the_second_page_table_is_judged_by_its_pages_and_by_what_splits_them() {
     const PARAMETERS: &str = "sys/module/kvm/parameters";
     let (nx, small) = (format!("{PARAMETERS}/nx_huge_pages"), "sys/kernel/debug/kvm/4242-14/pages_4k");
@@ -379,5 +402,5 @@ fn the_page_is_what_the_table_says() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doctor-checks.md");
     let written = std::fs::read_to_string(file).unwrap_or_default();
     assert!(written == crate::page(), "write docs/doctor-checks.md anew: vshmem doctor --explain all");
-    assert!(crate::explain(&crate::CHECKS[0]).starts_with("invariant-tsc: "));
+    assert!(crate::explain(&crate::CHECKS[0]).starts_with("emulation: "));
 }
