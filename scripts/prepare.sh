@@ -100,6 +100,8 @@ lab?|glob:/usr/lib/*/openblas*/libblas.so.3|libopenblas0-pthread|a bar for linea
 lab?|glob:/usr/lib/*/blis*/libblas.so.3|libblis4-serial|a bar for linear algebra: BLIS
 lab?|glob:/usr/lib/*/atlas/libblas.so.3|libatlas3-base|a bar for linear algebra: ATLAS
 lab?|cmd:xmllint|libxml2-utils|validates, in the lab's vsuite
+lab?|cmd:dbench|dbench|does what a file server's clients do, in the lab's vsuite
+lab?|header:zlib.h|zlib1g-dev|compresses what is deduplicated, in the lab's vsuite
 lab?|glob:/sbin/insmod|kmod|gives a machine a disk in its memory, to which it swaps
 lab?,demo?|cmd:lstopo-no-graphics|hwloc-nox|says where processors sit to each other
 deb,packages|cmd:dpkg-buildpackage|dpkg-dev|builds packages

@@ -33,6 +33,7 @@ class Line:
     summary: stats.Summary | None = None
     tail: dict[str, float | None] = field(default_factory=dict)
     choices: dict[float, int] = field(default_factory=dict)  # how often each value was chosen
+    profile: dict[str, float] = field(default_factory=dict)  # medians of what was counted
     placement: str = ""
     accelerator: str = ""
     error: str = ""
@@ -234,9 +235,17 @@ def _line(contender: dict, size: int, samples: pd.DataFrame, counts: str) -> Lin
     line.error = f"{len(errors)} of {len(mine)} turns failed: {errors[-1]}" if errors else ""
     line.summary = stats.summarize(good["value"].to_numpy())
     line.tail = {p: float(good[p].median()) if good[p].notna().any() else None for p in PERCENTILES}
+    line.profile = _profile(good["profile"])
     line.placement = good["placement"].iloc[-1] or ""
     line.accelerator = good["accelerator"].iloc[-1] or ""
     return line
+
+
+def _profile(told: pd.Series) -> dict[str, float]:
+    """Medians of a profile's NAME=VALUE words; nothing of runs that have none."""
+    words = [word.partition("=") for said in told.dropna() for word in said.split()]
+    frame = pd.DataFrame([(name, float(value)) for name, _, value in words], columns=["n", "v"])
+    return {name: float(values.median()) for name, values in frame.groupby("n")["v"]}
 
 
 def by_repetition(samples: pd.DataFrame, contender: str, size: int) -> pd.Series:

@@ -8,6 +8,7 @@ exact; the others may differ by rounding, since each model adds in its own order
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 
@@ -85,9 +86,14 @@ def _md(what: str, n: int) -> float:
     return checksum(position) + potential + kinetic
 
 
+def _times(numbers: np.ndarray) -> np.ndarray:
+    """What a product of 32 bits makes of numbers."""
+    return numbers * np.uint32(2654435761)
+
+
 def _scattered(count: int) -> np.ndarray:
-    """What a product of 32 bits makes of numbers in a row."""
-    return np.arange(count, dtype=np.uint32) * np.uint32(2654435761)
+    """That of numbers in a row."""
+    return _times(np.arange(count, dtype=np.uint32))
 
 
 def _histogram(n: int) -> float:
@@ -119,6 +125,20 @@ def _kmeans(n: int) -> float:
     return checksum(centres)
 
 
+def _dedup(n: int) -> float:
+    """Distinct chunks, and their bytes; the rolling hash of a byte has the last 32 bytes in it."""
+    i = np.arange(n * 1024, dtype=np.uint32)
+    blocks = i >> 12
+    kind = _times(blocks) % np.uint32((n * 1024 + 4095) // 4096 // 2 + 1)
+    data = (_times(kind * np.uint32(4096) + i % np.uint32(4096)) >> 27).astype(np.uint8)
+    value, rolling = _times(data.astype(np.uint32) + np.uint32(1)), np.zeros(i.size, np.uint32)
+    for age in range(32):
+        rolling[age:] += value[: i.size - age] << np.uint32(age)
+    ends = [*(np.flatnonzero(rolling[:-1] >> 21 == 0) + 1), i.size]
+    chunks = {data[a:b].tobytes() for a, b in itertools.pairwise([0, *ends])}
+    return checksum(np.array([float(len(chunks)), float(sum(map(len, chunks)))]))
+
+
 _ANSWERS: dict[str, Callable[[int], float]] = {
     "dot": _dot,
     "vector": _vector,
@@ -129,6 +149,7 @@ _ANSWERS: dict[str, Callable[[int], float]] = {
     "wordcount": _wordcount,
     "regression": _regression,
     "kmeans": _kmeans,
+    "dedup": _dedup,
 }
 
 
@@ -143,7 +164,7 @@ def answer(what: str, size: int, processes: int) -> float:
 def check(what: str, size: int, processes: int, found: float) -> None:
     """Raises Failed if that is not the answer."""
     right = answer(what, size, processes)
-    exact = what in ("dot", "vector", "matrix", "histogram", "wordcount")
+    exact = what in ("dot", "vector", "matrix", "histogram", "wordcount", "dedup")
     # Comparisons with NaN are false, so it is no answer either.
     if not abs(found - right) <= (0 if exact else ROUNDING * abs(right)):
         raise Failed(f"{what} of {size} is wrong: {found:.17g} instead of {right:.17g}.")

@@ -98,6 +98,7 @@ class Reading:
     placement: str = ""
     accelerator: str = ""  # of virtual machines: kvm, or tcg, which emulates
     error: str = ""
+    profile: str = ""  # where processors were meanwhile: NAME=VALUE ...
 
 
 class Runner(Protocol):

@@ -37,6 +37,7 @@ class Row:
     steady: bool
     time: float  # seconds since the epoch
     error: str  # why there is no value
+    profile: str = ""  # where processors were meanwhile
 
     @classmethod
     def of(
@@ -69,6 +70,7 @@ class Row:
             steady=steady,
             time=round(now, 3),
             error=reading.error,
+            profile=reading.profile,
         )
 
 

@@ -6,6 +6,7 @@
 #   crate.sh aeron OUT     OUT/aeron/libaeron.a, of the C sources in the crate rusteron-media-driver, and a
 #                          link to them, OUT/aeron/sources. Aeron's CMakeLists.txt asks for a CMake that few
 #                          systems have; what is defined here is what it defines, for a release on Linux.
+#   crate.sh aeron OUT project   OUT/project: the sources of Aeron's client, for the suite "vsuite"
 set -eu
 
 rival=$1
@@ -48,10 +49,19 @@ compile_aeron() { # compile_aeron SOURCES
         "-DAERON_VERSION_PATCH=$patch" '-DAERON_VERSION_GITSHA=""' "-I$1" "-I$2"
 }
 
-aeron() {
+sources_of_aeron() {
     crate=$("$cargo" metadata --locked --offline --format-version 1 --manifest-path "$manifest" |
         grep -o '"[^"]*/rusteron-media-driver-[^"/]*/Cargo.toml"' | tr -d '"')
-    sources=${crate%/*}/aeron
+    echo "${crate%/*}/aeron"
+}
+
+project() {
+    rm -rf "$out/project"
+    cp -r "$(sources_of_aeron)/aeron-client/src/main/c" "$out/project"
+}
+
+aeron() {
+    sources=$(sources_of_aeron)
     rm -rf "$out/aeron"
     mkdir "$out/aeron"
     (cd "$out/aeron" && quietly compile_aeron "$sources" && ar rcs libaeron.a ./*.o && rm ./*.o) ||
@@ -65,4 +75,4 @@ log=$out/$rival.log
 cargo=$(find_cargo)
 quietly "$cargo" fetch --locked --manifest-path "$manifest" ||
     missing "crates.io can't be reached, and $rival is not installed"
-"$rival"
+"${3:-$rival}"

@@ -6,8 +6,7 @@ import textwrap
 from itertools import zip_longest
 
 from vshmem_lab.analysis import Line, Run, Table
-from vshmem_lab.report import knee
-from vshmem_lab.report.hypervisors import supplement
+from vshmem_lab.report import knee, supplements
 from vshmem_lab.report.model import EMULATED, PARTLY, Grid
 from vshmem_lab.report.order import HEADING, order
 from vshmem_lab.text import duration, quantity
@@ -240,6 +239,7 @@ def text_of(run: Run) -> str:
     """A run as plain text."""
     heads = [f"{key + ':':<13} {value}" for key, value in heading(run)]
     parts = ["\n".join(heads), *(as_text(grid(table)) for table in run.tables)]
-    parts += [as_text(found) for found in supplement(run)]
+    suites = dict.fromkeys(table.suite for table in run.tables)
+    parts += [as_text(found) for suite in suites for found in supplements.of(run, suite)]
     parts += ["\n".join([f"{head}:", *(f"  {x}" for x in lines)]) for head, lines in findings(run)]
     return "\n\n".join(parts) + "\n"

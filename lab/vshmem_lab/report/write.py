@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vshmem_lab.analysis import Run, Table
-from vshmem_lab.report import hypervisors, plots
+from vshmem_lab.report import plots, supplements
 from vshmem_lab.report.grid import as_markdown, findings, grid, heading, text_of
 from vshmem_lab.report.model import EMULATED, PARTLY, Grid
 
@@ -65,10 +65,6 @@ def _suites(run: Run) -> dict[str, list[Table]]:
     return found
 
 
-def _supplement(run: Run, suite: str) -> list[Grid]:
-    return hypervisors.supplement(run) if suite == hypervisors.SUITE else []
-
-
 def _markdown(run: Run, drawn: dict[str, str]) -> str:
     parts = [f"# Vshmem lab: {run.name}", ""]
     parts += [f"* {key}: {value}" for key, value in heading(run)]
@@ -80,7 +76,7 @@ def _markdown(run: Run, drawn: dict[str, str]) -> str:
             parts.append(as_markdown(grid(table)))
             if _slug(table) in drawn:
                 parts += [f"![{table.title}](plots/{_slug(table)}.svg)", ""]
-        parts += [as_markdown(one) for one in _supplement(run, suite)]
+        parts += [as_markdown(one) for one in supplements.of(run, suite)]
     return "\n".join(parts) + "\n"
 
 
@@ -99,7 +95,7 @@ def _html(run: Run, drawn: dict[str, str]) -> str:
         parts.append(f'<h2 id="{suite}">{suite}</h2>')
         for table in tables:
             parts += [_html_grid(grid(table)), _unique(drawn.get(_slug(table), ""), _slug(table))]
-        parts += [_html_grid(one) for one in _supplement(run, suite)]
+        parts += [_html_grid(one) for one in supplements.of(run, suite)]
     head = f'<meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
     body = "".join(parts)
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'

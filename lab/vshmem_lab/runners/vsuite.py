@@ -1,12 +1,15 @@
-"""Turns of the suite `vsuite`: on this kernel, in a machine, and in one with something changed."""
+"""Turns of the suite `vsuite`: on this kernel, and in machines with and without remedies."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import functools
+import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from vshmem_lab import paths, priority, topology
 from vshmem_lab.environments import NATIVE
@@ -16,22 +19,38 @@ from vshmem_lab.runners.dwarfs import InMachines, Threads, parse
 from vshmem_lab.runners.environments import FindMachines
 from vshmem_lab.runners.machines import PATIENCE, Kind, Machines
 from vshmem_lab.suites.vsuite import (
-    DAEMON,
+    BOUND,
+    CLOCK,
+    DEDUP,
+    IDLE,
     OPENMP,
+    PAGES,
     PLACES,
     PROCESSORS,
-    SLOW_CLOCK,
-    SMALL_PAGES,
+    REMEDIES,
     STOCK,
     runner,
 )
 
-CLOCK = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+SOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 SLOW = "acpi_pm"
 LIMIT = 300
+SCRIPTS = paths.LAB / "src" / "vsuite"
+PROFILE = re.compile(r"(?:^|\s)profile \d+ (.*)$", re.MULTILINE)
 
 # What is changed in a machine, and what is to be said of that afterwards.
 Change = Callable[[Machines], contextlib.AbstractContextManager[list[str]]]
+
+
+def profiled(argv: Sequence[str]) -> list[str]:
+    """A command whose processors' time is told as well."""
+    return [str(SCRIPTS / "profile.sh"), *argv]
+
+
+def with_profile(found: list[Reading], said: str) -> list[Reading]:
+    """The readings of one program with its profile."""
+    told = PROFILE.findall(said)
+    return [dataclasses.replace(one, profile=told[-1]) for one in found] if told else found
 
 
 def readings(said: str, turn: Turn) -> list[Reading]:
@@ -39,7 +58,7 @@ def readings(said: str, turn: Turn) -> list[Reading]:
     found = parse(said)
     if [line[:2] for line in found] != [(turn.contender.words[1], turn.size)]:
         raise Failed(f"stock.sh did not print what was asked for: {said.strip()}")
-    return [Reading(ns) for _, _, ns, _ in found]
+    return with_profile([Reading(value) for _, _, value, _ in found], said)
 
 
 class Stock:
@@ -53,8 +72,11 @@ class Stock:
         program, what, count = turn.contender.words
         if shutil.which(program) is None:
             raise Missing(f"{program} is not installed.")
-        script = str(paths.LAB / "src" / "vsuite" / "stock.sh")
-        return self.seated(readings(self.said([script, what, str(turn.size), count]), turn))
+        argv = [str(SCRIPTS / "stock.sh"), what, str(turn.size), count]
+        if what == "make":
+            paths.build_programs("project")
+            argv.append(str(paths.programs() / "project"))
+        return self.seated(readings(self.said(argv), turn))
 
     def said(self, argv: list[str]) -> str:
         """What the script printed."""
@@ -78,8 +100,14 @@ class StockHere(Stock):
 
     def seated(self, found: list[Reading]) -> list[Reading]:
         """The readings with the processors."""
-        where = topology.placement(self._cpus) if len(self._cpus) > 1 else "one processor"
-        return [dataclasses.replace(one, placement=where) for one in found]
+        return [dataclasses.replace(one, placement=seat(self._cpus)) for one in found]
+
+
+def seat(cpus: Sequence[int]) -> str:
+    """Where something ran, in words."""
+    if len(cpus) == 2:
+        return topology.placement((cpus[0], cpus[1]))
+    return "one processor" if len(cpus) == 1 else f"{len(cpus)} processors"
 
 
 class StockInMachine(Stock):
@@ -99,44 +127,118 @@ class StockInMachine(Stock):
         return self._machines.where(found)
 
 
+class ThreadsHere(Threads):
+    """OpenMP on processors of this kernel, with a profile."""
+
+    def __init__(self, cpus: tuple[int, ...]) -> None:
+        super().__init__(cpus[:2], profiled)
+        self._cpus, self._said = cpus, ""
+
+    def prepared(self, argv: list[str], cpus: Sequence[int]) -> list[str]:
+        """The command on all of them."""
+        return super().prepared(argv, self._cpus)
+
+    def said(self, argv: list[str], count: int, within: float) -> str:
+        """What the program printed."""
+        self._said = super().said(argv, count, within)
+        return program_lines(self._said)
+
+    def seated(self, readings: Sequence[Reading], count: int) -> list[Reading]:
+        """The readings with where they ran."""
+        found = [dataclasses.replace(one, placement=seat(self._cpus)) for one in readings]
+        return with_profile(found, self._said)
+
+
+class ThreadsInMachine(InMachines):
+    """OpenMP in a machine, with a profile."""
+
+    def __init__(self, machines: Machines) -> None:
+        super().__init__("openmp", machines, "threads", profiled)
+        self._said = ""
+
+    def said(self, argv: list[str], count: int, within: float) -> str:
+        """What the program printed."""
+        self._said = super().said(argv, count, within)
+        return program_lines(self._said)
+
+    def seated(self, readings: Sequence[Reading], count: int) -> list[Reading]:
+        """The readings with where they ran."""
+        return with_profile(super().seated(readings, count), self._said)
+
+
+def program_lines(said: str) -> str:
+    """What was printed, without the profile."""
+    return "".join(line for line in said.splitlines(keepends=True) if not PROFILE.search(line))
+
+
 class Changed:
     """A runner in a machine, in which something is otherwise for the time of its turns."""
 
-    def __init__(self, inner: Runner, machines: Machines, change: Change) -> None:
-        self._inner, self._machines, self._change = inner, machines, change
+    def __init__(self, inner: Runner, machines: Machines, changes: Sequence[Change]) -> None:
+        self._inner, self._machines, self._changes = inner, machines, changes
         self.most = inner.most
 
     def measure(self, turns: Sequence[Turn], seconds: float) -> list[Reading]:
         """The turns."""
-        with self._change(self._machines) as notes:
+        with contextlib.ExitStack() as stack:
+            notes = [stack.enter_context(change(self._machines)) for change in self._changes]
             found = self._inner.measure(turns, seconds)
-        said = "".join(f", {note}" for note in notes)
+        said = "".join(f", {note}" for of in notes for note in of)
         return [dataclasses.replace(one, placement=one.placement + said) for one in found]
 
 
-def _as_root(machines: Machines, script: str) -> str:
-    words = ("-u", "root", machines.names[0], "--", "sh", "-c", script)
+def _as_root(machines: Machines, name: str, script: str) -> str:
+    words = ("-u", "root", name, "--", "sh", "-c", script)
     return machines.do("exec", *words, what="a setting of a machine")
 
 
 @contextlib.contextmanager
 def slow_clock(machines: Machines) -> Iterator[list[str]]:
     """Time is read by leaving the machine."""
-    before = _as_root(machines, f"cat {CLOCK}").strip()
-    _as_root(machines, f"echo {SLOW} >{CLOCK}")
+    before: dict[str, str] = {}
     try:
-        if _as_root(machines, f"cat {CLOCK}").strip() != SLOW:
-            raise Missing(f"The machine has no clock source {SLOW}.")
+        for name in machines.names:
+            said = _as_root(machines, name, f"cat {SOURCE}; echo {SLOW} >{SOURCE}")
+            before[name] = said.split()[0]
+            if _as_root(machines, name, f"cat {SOURCE}").strip() != SLOW:
+                raise Missing(f"The machine has no clock source {SLOW}.")
         yield []
     finally:
-        _as_root(machines, f"echo {before} >{CLOCK}")
+        for name, clock in before.items():
+            _as_root(machines, name, f"echo {clock} >{SOURCE}")
+
+
+def processors(pid: int) -> list[int]:
+    """The threads of a QEMU that are its virtual processors, in their order."""
+    found = {}
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        name = Path(f"/proc/{pid}/task/{thread}/comm").read_text()
+        number = re.match(r"CPU (\d+)/", name)
+        if number:
+            found[int(number[1])] = int(thread)
+    return [found[number] for number in sorted(found)]
+
+
+@contextlib.contextmanager
+def unbound(machines: Machines) -> Iterator[list[str]]:
+    """Virtual processors may run on any core."""
+    threads = [thread for pid in machines.pids() for thread in processors(pid)]
+    before = [os.sched_getaffinity(thread) for thread in threads]
+    for thread in threads:
+        os.sched_setaffinity(thread, os.sched_getaffinity(0))
+    try:
+        yield ["not bound"]
+    finally:
+        for thread, cores in zip(threads, before, strict=True):
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(thread, cores)
 
 
 @contextlib.contextmanager
 def idle_daemon(machines: Machines) -> Iterator[list[str]]:
     """The machine's processors are kept from idling, as long as nobody else wants their cores."""
     notes: list[str] = []
-    words = ("--vm", machines.names[0], "--daemon", "idle")
+    words = ("--vm", ",".join(machines.names), "--daemon", "idle")
     with machines.start("doctor", *words) as daemon:
         output = daemon.stdout
         first = output.readline() if output else ""
@@ -149,7 +251,13 @@ def idle_daemon(machines: Machines) -> Iterator[list[str]]:
         notes.append(f"the daemon rested {rests} times" if rests else "the daemon never rested")
 
 
-CHANGES: dict[str, Change] = {SLOW_CLOCK: slow_clock, DAEMON: idle_daemon}
+def changes(remedies: frozenset[str]) -> list[Change]:
+    """What a machine of `vshmem up` needs, so that it has these remedies only."""
+    found: list[Change] = []
+    found += [] if BOUND in remedies else [unbound]
+    found += [] if CLOCK in remedies else [slow_clock]
+    found += [idle_daemon] if IDLE in remedies else []
+    return found
 
 
 class Places:
@@ -160,14 +268,22 @@ class Places:
 
     def make(self, kind: str, place: str, count: int) -> Runner:
         """An application's runner in a place."""
+        if kind == DEDUP:
+            paths.build_programs("dedup")
         if place == NATIVE:
-            return Threads(self._pair) if kind == OPENMP else StockHere(self._pair[:count])
-        found = self._machines(place, count)
-        inner = InMachines("openmp", found, "threads") if kind == OPENMP else StockInMachine(found)
-        return Changed(inner, found, CHANGES[place]) if place in CHANGES else inner
+            cpus = self._cpus(count)
+            return StockHere(cpus) if kind == STOCK else ThreadsHere(cpus)
+        remedies = REMEDIES[place]
+        found = self._machines(remedies, count)
+        inner = StockInMachine(found) if kind == STOCK else ThreadsInMachine(found)
+        return Changed(inner, found, changes(remedies))
 
-    def _machines(self, place: str, count: int) -> Machines:
-        if place != SMALL_PAGES:
+    def _cpus(self, count: int) -> tuple[int, ...]:
+        usable = tuple(sorted(os.sched_getaffinity(0)))
+        return self._pair[:count] if count <= len(self._pair) else usable[:count]
+
+    def _machines(self, remedies: frozenset[str], count: int) -> Machines:
+        if PAGES in remedies:
             return self._find(1, count, None)
         before = (str(paths.programs() / "pages"), "small")
         return self._find(1, count, Kind("auto", before, "-vs"))
@@ -178,7 +294,7 @@ def runners(machines: FindMachines, pair: tuple[int, int]) -> dict[str, Callable
     make = Places(machines, pair).make
     return {
         runner(kind, place, count): functools.partial(make, kind, place, count)
-        for kind in (OPENMP, STOCK)
+        for kind in (OPENMP, DEDUP, STOCK)
         for place in PLACES
         for count in PROCESSORS
     }
