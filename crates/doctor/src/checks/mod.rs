@@ -23,6 +23,7 @@ mod rivals;
 mod samepage;
 mod second;
 mod slack;
+mod sleep;
 mod steal;
 mod swap;
 mod topology;
@@ -58,6 +59,7 @@ pub const CHECKS: &[Check] = &[
     nodes::BALANCING,
     devices::NODE,
     governor::GOVERNOR,
+    sleep::DEPTH,
     idle::GUEST,
     idle::HOST,
     polling::DOUBLE,

@@ -139,6 +139,33 @@ fn who_carries_machines_and_packets_out_is_told_by_what_is_open() {
 }
 
 #[test]
+fn deep_sleep_of_bound_cores_is_found_unless_it_is_forbidden() {
+    let at = "sys/devices/system/cpu/cpu1/cpuidle/state3";
+    let verdict = |latency: &str, usage: &str, disable: &str, allowed: i32, core: u8| {
+        let tree = Tree::new(HOST);
+        let at = at.replace("cpu1", &format!("cpu{core}"));
+        for (file, text) in [("latency", latency), ("usage", usage), ("disable", disable)] {
+            tree.put(&format!("{at}/{file}"), text);
+        }
+        tree.put("dev/cpu_dma_latency", "");
+        std::fs::write(tree.system().path("dev/cpu_dma_latency"), allowed.to_ne_bytes()).unwrap();
+        let found = found(&tree, &kvm());
+        (costly(&found).join(" "), finding(&found, "idle-states").changes.clone())
+    };
+    let (ids, changes) = verdict("133\n", "9\n", "0\n", 2_000_000_000, 1);
+    assert_eq!(ids, "idle-states");
+    assert_eq!(
+        changes.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [format!("/{at}/disable: 0 becomes 1")]
+    );
+    assert_eq!(verdict("2\n", "9\n", "0\n", 2_000_000_000, 1).0, "", "it wakes up at once");
+    assert_eq!(verdict("133\n", "0\n", "0\n", 2_000_000_000, 1).0, "", "it was never there");
+    assert_eq!(verdict("133\n", "9\n", "1\n", 2_000_000_000, 1).0, "", "it is disabled");
+    assert_eq!(verdict("133\n", "9\n", "0\n", 70, 1).0, "", "PM QoS forbids it");
+    assert_eq!(verdict("133\n", "9\n", "0\n", 2_000_000_000, 3).0, "", "no machine has that core");
+}
+
+#[test]
 fn the_second_page_table_is_judged_by_its_pages_and_by_what_splits_them() {
     const PARAMETERS: &str = "sys/module/kvm/parameters";
     let (nx, small) = (format!("{PARAMETERS}/nx_huge_pages"), "sys/kernel/debug/kvm/4242-14/pages_4k");
