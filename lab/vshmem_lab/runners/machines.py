@@ -27,11 +27,13 @@ PATIENCE = 120
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """How machines are run: by which accelerator, and behind which words they are started."""
+    """How machines are run: by which accelerator, behind which words they are started, and more."""
 
     accel: str = "auto"
     before: tuple[str, ...] = ()
     suffix: str = ""  # of the cluster's name
+    memory: int = 0  # MiB of each; 0: by the number of its processors
+    shares: tuple[str, ...] = ()  # folders of the host that they see as well
 
 
 class Machines:
@@ -57,10 +59,10 @@ class Machines:
         try:
             named = ("--cluster", self.cluster)
             # Whatever directory we are called in.
-            folders = {paths.LAB, paths.programs(), *paths.environment()}
+            folders = {paths.LAB, paths.programs(), *paths.environment(), *self._kind.shares}
             shared = [w for folder in folders for w in ("--share", str(folder))]
             size = ("-n", str(len(self.names)), "--cpus", str(self._cpus))
-            memory = ("--memory", f"{MEMORY * self._cpus}M")
+            memory = ("--memory", f"{self._kind.memory or MEMORY * self._cpus}M")
             words = (*size, *memory, *named, *shared, "--accel", self._kind.accel)
             vshmem("up", *words, limit=UP_LIMIT, before=self._kind.before)
         except subprocess.TimeoutExpired:

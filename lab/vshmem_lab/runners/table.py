@@ -12,6 +12,7 @@ from vshmem_lab import builds
 from vshmem_lab.model import Missing, Runner
 from vshmem_lab.runners import (
     algebra,
+    bigdata,
     channels,
     dwarfs,
     environments,
@@ -77,6 +78,7 @@ class Runners:
             **environments.runners(self.machines, pair, self._podman, self._xen),
             **dwarfs.runners(self.machines, pair, lambda: self._pool("vshmem"), self._enclosed),
             **vsuite.runners(self.machines, pair),
+            **bigdata.runners(self.machines),
             **algebra.runners(self.machines, pair, lambda: self._pool("vshmem"), self._enclosed),
         }
 

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from vshmem_lab.model import Case
-from vshmem_lab.suites import algebra, dwarfs, hypervisors, mpi, rivals, sharing, vsuite, xen
+from vshmem_lab.suites import (
+    algebra,
+    bigdata,
+    dwarfs,
+    hypervisors,
+    mpi,
+    rivals,
+    sharing,
+    vsuite,
+    xen,
+)
 
-ALL = (sharing, rivals, mpi, dwarfs, algebra, hypervisors, vsuite, xen)
+ALL = (sharing, rivals, mpi, dwarfs, algebra, hypervisors, vsuite, bigdata, xen)
 SUITES: dict[str, tuple[Case, ...]] = {suite.SUITE: suite.CASES for suite in ALL}
 ABOUT = {suite.SUITE: suite.__doc__.splitlines()[0].split(": ", 1)[1].rstrip(".") for suite in ALL}
