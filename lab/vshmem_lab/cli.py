@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from vshmem_lab import analysis, paths, running, topology
+from vshmem_lab.beside.run import beside
 from vshmem_lab.choice import Choice
 from vshmem_lab.comparison import compare
 from vshmem_lab.demo import demo
@@ -90,6 +91,8 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("docs", help="make the documentation's tables from kept results")
     asked = commands.add_parser("features", help="what the hypervisors here say that they can do")
     asked.add_argument("--boot-xen", action="store_true", help="ask Xen, too, in QEMU; a minute")
+    others = commands.add_parser("beside", help="what other tools see of what doctor is shown")
+    others.add_argument("folder", type=Path, metavar="FOLDER", help="where what they say is kept")
     commands.add_parser("demo", help="two machines, unmodified programs, a table and a plot")
     return top
 
@@ -173,6 +176,11 @@ def _features(options: argparse.Namespace) -> int:
     return 0
 
 
+def _beside(options: argparse.Namespace) -> int:
+    print(running.shown(beside(options.folder)))
+    return 0
+
+
 def _compare(options: argparse.Namespace) -> int:
     print(as_text(compare(folder_of(options.old), folder_of(options.new))))
     return 0
@@ -189,6 +197,7 @@ def main() -> int:
     commands = {
         "list": _list,
         "run": _run,
+        "beside": _beside,
         "compare": _compare,
         "keep": _keep,
         "docs": _docs,

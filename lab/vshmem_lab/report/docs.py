@@ -9,7 +9,8 @@ A page says which rows it wants of which result, and has the table up to the end
 
 The columns are the contenders of these cases. With "by contender" after SUITE they are the rows,
 the cases are the columns, and another one says what each contender lacks: a value that is better
-than Vshmem's is bold. A result is a folder of docs/results.
+than Vshmem's is bold. A result is a folder of docs/results. What `vshmem-lab beside` has kept there
+is shown between `<!-- beside RESULT -->` and the end mark.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from vshmem_lab import analysis, paths
 from vshmem_lab.analysis import Line, Run, Table
 from vshmem_lab.model import Failed
+from vshmem_lab.report import beside
 from vshmem_lab.report.grid import text_of
 from vshmem_lab.store import ABOUT, SAMPLES
 from vshmem_lab.text import bytes_text, quantity, size
@@ -30,6 +32,7 @@ RESULTS = Path("docs") / "results"
 MARKED = re.compile(
     r"(<!-- lab (\S+) (\S+)( by contender)?\n(.*?)-->\n).*?(<!-- lab end -->)", re.DOTALL
 )
+BESIDE = re.compile(r"(<!-- beside (\S+) -->\n).*?(<!-- lab end -->)", re.DOTALL)
 ROW = re.compile(r"(.*?)(?: in ([\w -]+))?(?:, (\d+[KM]?))?$")
 
 
@@ -55,7 +58,11 @@ def filled(page: Path, root: Path = paths.ROOT) -> str:
         except Failed as failure:
             raise Failed(f"{page.name}, a table of {result}: {failure}") from None
 
-    return MARKED.sub(table, page.read_text())
+    def others(found: re.Match) -> str:
+        head, result, end = found.groups()
+        return head + "\n".join([*beside.tables(root / RESULTS / result), "", end])
+
+    return BESIDE.sub(others, MARKED.sub(table, page.read_text()))
 
 
 def fill(root: Path = paths.ROOT) -> list[Path]:
