@@ -18,7 +18,8 @@ SPARK_LOCAL_DIRS=$(mktemp -d "${LOCAL:-/tmp}/spark.XXXXXX")
 trap 'rm -rf "$SPARK_LOCAL_DIRS"' EXIT
 trap 'kill "$child" 2>/dev/null || true; exit 143' TERM INT HUP
 few='-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k'
-export SPARK_HOME SPARK_LOCAL_DIRS SPARK_LOCAL_HOSTNAME="$host" PYSPARK_PYTHON=/usr/bin/python3 PYTHONPATH="$PACKAGES"
+export SPARK_HOME SPARK_LOCAL_DIRS SPARK_LOCAL_HOSTNAME="$host"
+export PYSPARK_PYTHON=/usr/bin/python3 PYTHONPATH="$PACKAGES"
 
 # Waits for a server, which takes minutes to start in an emulated machine.
 await() { # await HOST PORT
@@ -40,8 +41,9 @@ daemon() { # daemon CLASS WORD...
     class=org.apache.spark.deploy.$1
     shift
     # shellcheck disable=SC2086 # a list of words
-    java $few -Xmx160m --add-opens=java.base/java.lang=ALL-UNNAMED --add-opens=java.base/java.nio=ALL-UNNAMED \
-        --add-opens=java.base/sun.nio.ch=ALL-UNNAMED -cp "$SPARK_HOME/jars/*" "$class" "$@" &
+    java $few -Xmx160m --add-opens=java.base/java.lang=ALL-UNNAMED \
+        --add-opens=java.base/java.nio=ALL-UNNAMED --add-opens=java.base/sun.nio.ch=ALL-UNNAMED \
+        -cp "$SPARK_HOME/jars/*" "$class" "$@" &
     child=$!
     wait "$child"
 }
@@ -59,7 +61,8 @@ count)
         --conf spark.executor.heartbeatInterval=60s --conf spark.cores.max=$3 \
         --conf spark.scheduler.minRegisteredResourcesRatio=1 \
         --conf spark.scheduler.maxRegisteredResourcesWaitingTime=600s \
-        --conf 'spark.driver.extraJavaOptions=$few' --conf 'spark.executor.extraJavaOptions=$few' pyspark-shell"
+        --conf 'spark.driver.extraJavaOptions=$few' --conf 'spark.executor.extraJavaOptions=$few' \
+        pyspark-shell"
     "$PYSPARK_PYTHON" "$here/wordcount.py" "$2" "$3" &
     child=$!
     wait "$child"

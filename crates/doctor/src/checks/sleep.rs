@@ -8,7 +8,7 @@ use crate::machines::machines;
 use crate::setting::Setting;
 use crate::system::Unseen;
 
-/// Microseconds; tuned's profile for hosts of machines allows no more where there are no better names for states.
+/// Microseconds: what tuned's profile for hosts of machines allows, where states have no names that it knows.
 const LATE: u64 = 70;
 
 /// Idle states of cores.
