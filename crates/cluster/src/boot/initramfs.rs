@@ -8,7 +8,7 @@ use cpio::newc::{trailer, Builder, ModeFileType};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Writes an initramfs. Its mode lets everybody read it, because the hypervisor may run as another user; its
@@ -89,11 +89,17 @@ fn add_libraries(archive: &mut Archive, loader: &str) -> Result<()> {
     let maps = fs::read_to_string("/proc/self/maps").explain(|| "reading /proc/self/maps".into())?;
     let own = fs::read_link("/proc/self/exe").unwrap_or_default();
     let loader_name = file_name(Path::new(loader));
+    // By directory, which may have thousands.
+    let mut links = BTreeMap::new();
     for (name, path) in mapped_libraries(&maps, &own) {
         if name != loader_name {
-            let bytes = fs::read(&path).explain(|| format!("reading {}", path.display()))?;
+            let failed = || format!("reading {}", path.display());
+            let bytes = fs::read(&path).explain(failed)?;
             archive.file(&format!("lib64/{name}"), 0o755, &elf::loaded_part(&bytes));
-            for link in links_to(&path) {
+            let file = fs::metadata(&path).explain(failed)?;
+            let directory = path.parent().unwrap_or(Path::new("/")).to_path_buf();
+            let links = links.entry(directory).or_insert_with_key(|directory| links_in(directory));
+            for link in links.get(&(file.dev(), file.ino())).into_iter().flatten() {
                 archive.symlink(&format!("lib64/{link}"), &name);
             }
         }
@@ -111,13 +117,18 @@ fn add_libraries(archive: &mut Archive, loader: &str) -> Result<()> {
     Ok(())
 }
 
-/// Symbolic links to a library, as libc.so.6 to libc-2.31.so.
-fn links_to(library: &Path) -> Vec<String> {
-    let directory = library.parent().unwrap_or(Path::new("/"));
-    let leads_there =
-        |path: &Path| path.is_symlink() && path.canonicalize().is_ok_and(|target| target == library);
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| leads_there(path)).map(|p| file_name(&p)).collect()
+/// The symbolic links to files in a directory, as libc.so.6 to libc-2.31.so: their names, by device and inode.
+fn links_in(directory: &Path) -> BTreeMap<(u64, u64), Vec<String>> {
+    let mut links: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+            let path = entry.path();
+            if let Ok(target) = fs::metadata(&path) {
+                links.entry((target.dev(), target.ino())).or_default().push(file_name(&path));
+            }
+        }
+    }
+    links
 }
 
 /// File name and path of each library in /proc/PID/maps.
@@ -169,7 +180,8 @@ mod tests {
         fs::write(root.join("other.so"), "").unwrap();
         std::os::unix::fs::symlink("libc-2.31.so", root.join("libc.so.6")).unwrap();
         std::os::unix::fs::symlink("other.so", root.join("other.so.1")).unwrap();
-        assert_eq!(links_to(&root.join("libc-2.31.so")), ["libc.so.6"]);
+        let library = fs::metadata(root.join("libc-2.31.so")).unwrap();
+        assert_eq!(links_in(&root)[&(library.dev(), library.ino())], ["libc.so.6"]);
         fs::remove_dir_all(&root).unwrap();
     }
 
