@@ -78,10 +78,10 @@ test-kvm: ## all tests of machines on KVM; where there is none, in an emulated m
 	@$(MAKE) --no-print-directory build
 	@tests/kvm/run.sh $(CASES) || [ $$? -eq 77 ]
 
-test-devices: ## machines that have devices for themselves, in an emulated machine with an IOMMU and drives (slow)
+test-devices: ## machines that have devices for themselves, in an emulated machine with an IOMMU, drives and a card (slow)
 	@scripts/prepare.sh --install build kvm
 	@$(MAKE) --no-print-directory build
-	@tests/devices/run.sh || [ $$? -eq 77 ]
+	@tests/devices/run.sh $(CASES) || [ $$? -eq 77 ]
 
 test-xen: ## all of the port to Xen: Xen and its domains inside QEMU (test-all has a part of it)
 	@tests/xen/run.sh && lab/check-xen.sh || [ $$? -eq 77 ]

@@ -8,6 +8,7 @@
 #   kmod/build.sh --newest SERIES    no build: prints the version of Debian's newest cloud kernel of 6.1, say
 #   kmod/build.sh --image VERSION    no build: prints the path of that kernel's image
 #   kmod/build.sh --source SERIES    no build: prints the path of Debian's source of 6.1 or 6.12, an archive
+#   kmod/build.sh --package NAME[/SUITE]   no build: prints the directory into which a package is unpacked
 #   kmod/build.sh --check VERSION    builds both under sparse, which must have nothing to say
 #
 # Headers are those of /lib/modules/VERSION/build. Where there are none, packages are downloaded by apt (the
@@ -119,6 +120,10 @@ source_of() { # source_of SERIES: prints the path of an archive
     echo "$where/usr/src/linux-source-$1.tar.xz"
 }
 
+package() { # package NAME[/SUITE]: prints the directory of its files
+    unpacked "packages/${1%/*}" "$1"
+}
+
 unpacked() { # unpacked PLACE PACKAGE: prints where the cache has it, once it is there whole
     if [ ! -e "$cache/$1" ]; then
         rm -rf "${cache:?}/$1.new"
@@ -188,9 +193,10 @@ case ${1:-} in
 --newest) newest "${2:?a series is missing}" ;;
 --image) image "${2:?a version is missing}" ;;
 --source) source_of "${2:?a series is missing}" ;;
+--package) package "${2:?a package is missing}" ;;
 --check) check "${2:-$(uname -r)}" ;;
 --xen) build "${2:-$(uname -r)}" vshmem_xen ;;
--h | --help) sed -n '3,16s/^# \{0,1\}//p' "$0" ;;
+-h | --help) sed -n '3,17s/^# \{0,1\}//p' "$0" ;;
 -*) fail "there is no option $1" ;;
 *) build "${1:-$(uname -r)}" ;;
 esac

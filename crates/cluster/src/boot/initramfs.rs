@@ -117,7 +117,8 @@ fn add_libraries(archive: &mut Archive, loader: &str) -> Result<()> {
     Ok(())
 }
 
-/// The symbolic links to files in a directory, as libc.so.6 to libc-2.31.so: their names, by device and inode.
+/// The symbolic links in a directory, as libc.so.6 to libc-2.31.so: their names, by device and inode of the
+/// file.
 fn links_in(directory: &Path) -> BTreeMap<(u64, u64), Vec<String>> {
     let mut links: BTreeMap<_, Vec<String>> = BTreeMap::new();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
