@@ -14,11 +14,12 @@ role=$1 host=$2
 shift 2
 here=$(cd "$(dirname "$0")" && pwd)
 SPARK_HOME=$PACKAGES/pyspark
+SPARK_SCALA_VERSION=$(basename "$SPARK_HOME"/jars/spark-core_*.jar | sed 's/.*_\(.*\)-.*/\1/')
 SPARK_LOCAL_DIRS=$(mktemp -d "${LOCAL:-/tmp}/spark.XXXXXX")
 trap 'rm -rf "$SPARK_LOCAL_DIRS"' EXIT
 trap 'kill "$child" 2>/dev/null || true; exit 143' TERM INT HUP
 few='-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k'
-export SPARK_HOME SPARK_LOCAL_DIRS SPARK_LOCAL_HOSTNAME="$host"
+export SPARK_HOME SPARK_SCALA_VERSION SPARK_LOCAL_DIRS SPARK_LOCAL_HOSTNAME="$host"
 export PYSPARK_PYTHON=/usr/bin/python3 PYTHONPATH="$PACKAGES"
 
 # Waits for a server, which takes minutes to start in an emulated machine.
@@ -56,7 +57,7 @@ worker)
     ;;
 count)
     await "$1" 7077
-    export PYSPARK_SUBMIT_ARGS="--master spark://$1:7077 --driver-memory 320m --executor-memory 512m \
+    export PYSPARK_SUBMIT_ARGS="--master spark://$1:7077 --driver-memory 512m --executor-memory 512m \
         --conf spark.driver.host=$host --conf spark.ui.enabled=false --conf spark.network.timeout=600s \
         --conf spark.executor.heartbeatInterval=60s --conf spark.cores.max=$3 \
         --conf spark.scheduler.minRegisteredResourcesRatio=1 \
