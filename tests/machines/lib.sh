@@ -103,6 +103,14 @@ processor_of() {
     grep -l '^CPU 0/' "/proc/$(pid_of "$1")"/task/*/comm | cut -d / -f 5
 }
 
+# time_of PID...: seconds that processes, or threads as PID/task/TID, have had of processors
+time_of() {
+    local each
+    for each; do
+        sed 's/.*) //' "/proc/$each/stat"
+    done | awk -v hz="$(getconf CLK_TCK)" '{ n += $12 + $13 } END { print n / hz }'
+}
+
 # The back end's process.
 back_end() {
     vshmem agent --status --json | field 'told["pid"]'
