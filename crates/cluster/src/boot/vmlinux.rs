@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 /// Decompressors, by the magic number of their data. They may complain about the four bytes behind it.
 const UNPACKERS: [(&[u8], &str, &[&str]); 5] = [
@@ -19,13 +20,18 @@ const UNPACKERS: [(&[u8], &str, &[&str]); 5] = [
     (b"BZh", "bzip2", &["-dc"]),
 ];
 
+/// How long a kernel is kept that nobody uses: longer than any command takes to start machines with it.
+const KEPT: Duration = Duration::from_secs(24 * 3600);
+
 /// The unpacked kernel, from the cache or unpacked now; `None` if the packed image must do.
 pub fn unpacked(kernel: &Kernel, report: &mut dyn FnMut(&str)) -> Option<PathBuf> {
     let meta = fs::metadata(&kernel.image).ok()?;
     let name = format!("{}-{}-{}", kernel.version, meta.len(), meta.mtime());
     let directory = cache_directory().ok()?.join("unpacked");
     let path = directory.join(name);
-    if path.is_file() {
+    if let Ok(file) = File::open(&path) {
+        // Only whoever has the cache removes what is in it.
+        let _ = file.set_modified(SystemTime::now());
         return Some(path);
     }
     report("unpacking the kernel, once");
@@ -33,16 +39,16 @@ pub fn unpacked(kernel: &Kernel, report: &mut dyn FnMut(&str)) -> Option<PathBuf
     let work = directory.join(format!(".new-{}", std::process::id()));
     let made = unpack(&kernel.image, &work).and_then(|bytes| store(&bytes, &work, &path).ok());
     let _ = fs::remove_file(&work);
-    if made.is_some() {
-        remove_others(&directory, &path);
-    }
+    remove_unused(&directory);
     made.map(|()| path)
 }
 
-/// Removes kernels that were unpacked before: one, the newest, is enough.
-fn remove_others(directory: &Path, kept: &Path) {
+/// Removes kernels that nobody has used for a day, and what interrupted commands have left. Others may be in
+/// use: commands that start machines.
+fn remove_unused(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        if entry.path() != kept {
+        let used = entry.metadata().and_then(|meta| meta.modified());
+        if used.is_ok_and(|at| at.elapsed().is_ok_and(|unused| unused > KEPT)) {
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -114,6 +120,20 @@ mod tests {
         image[0x24c..0x250].fill(0xff);
         assert_eq!(payload(&image), None);
         assert_eq!(payload(b"short"), None);
+    }
+
+    #[test]
+    fn kernels_that_may_be_in_use_stay() {
+        let directory = std::env::temp_dir().join(format!("vshmem-unpacked-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        for (name, age) in [("new", Duration::ZERO), ("used", KEPT / 2), ("old", KEPT * 2)] {
+            let file = File::create(directory.join(name)).unwrap();
+            file.set_modified(SystemTime::now() - age).unwrap();
+        }
+        remove_unused(&directory);
+        let is_there = |name: &str| directory.join(name).exists();
+        assert_eq!(["new", "used", "old"].map(is_there), [true, true, false]);
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
