@@ -254,7 +254,7 @@ impl Launched<'_> {
         }
         if Some(task) == self.launcher {
             if self.code.is_none() {
-                self.explain_signal(&outcome, &name);
+                self.explain_end(&outcome, &name);
             }
             self.launcher_ended(code);
         } else if task == RELAY {
@@ -272,20 +272,22 @@ impl Launched<'_> {
         }
     }
 
-    /// Says which signal has ended the launcher, or a rank of which it says nothing, as Open MPI 5's may of
-    /// one that was killed while it connected.
-    fn explain_signal(&mut self, launcher: &Outcome, host: &str) {
+    /// Says what has ended the launcher, or may have ended a rank where it does not: MPICH's never says so,
+    /// and Open MPI 5's not of a rank that was killed while it connected.
+    fn explain_end(&mut self, launcher: &Outcome, host: &str) {
         let said = self.complained.get() || self.interrupted().is_some();
-        match launcher {
-            Outcome::Ended(Ended::Killed(signal)) => {
-                self.tasks.print_error(format!("{host}: signal {signal} has ended the launcher"))
+        let why = match launcher {
+            Outcome::Ended(Ended::Killed(signal)) => format!("signal {signal} has ended the launcher"),
+            Outcome::Ended(Ended::Exited(code @ 1..)) if !said => {
+                let signal = match code % 128 {
+                    signal @ 1..=64 => format!(", or signal {signal} may have ended it"),
+                    _ => String::new(),
+                };
+                format!("the launcher has ended with {code} and without a word: a rank may have done so{signal}")
             }
-            Outcome::Ended(Ended::Exited(code @ 129..)) if !said => self.tasks.print_error(format!(
-                "{host}: the launcher has ended with {code} and without a word: signal {} may have ended a rank",
-                code - 128
-            )),
-            _ => (),
-        }
+            _ => return,
+        };
+        self.tasks.print_error(format!("{host}: {why}"));
     }
 
     /// What it has started gets some time to end by itself. Hydra ends with 0 when it was interrupted, and
