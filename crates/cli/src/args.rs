@@ -270,7 +270,8 @@ Examples:
 
 The command runs as the calling user, in the same directory and environment as far as the machine has them. Output, input,
 signals and the exit code are passed on. With -t the program has your terminal, and gets ctrl-C itself: editors, debuggers
-and full-screen programs work. If the machine does not answer, ctrl-C ends vshmem after three seconds.
+and full-screen programs work. If the machine does not answer, ctrl-C ends vshmem after three seconds; if nobody
+reads the output, as where a pager waits, a second one after five.
 
 {EXIT_CODES}"))]
 pub struct Exec {

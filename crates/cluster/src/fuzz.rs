@@ -137,7 +137,7 @@ fn host_session(stream: &[u8]) {
     let mut group = Group::on(Channel::on(host, [7; 16]), outputs.into());
     for piece in stream.split(|c| *c == SEAM) {
         let _ = machine.write(piece);
-        group.service().expect("a list takes all");
+        group.service(true).expect("a list takes all");
         if let Some(room) = group.input_room(0) {
             group.input(0, &vec![b'x'; room.min(100)]);
         }

@@ -35,6 +35,14 @@ equal "input that nobody reads does not hang" "0" \
 vshmem exec vm0 -- yes 2>/dev/null | head -n 1000 | tail -n 1 >"$work/copy"
 equal "a reader that leaves ends the command" "y" "$(cat "$work/copy")"
 eventually "and the command is gone" vshmem exec vm0 -- sh -c '! pgrep -x yes'
+equal "a reader that is slow gets all" "$(head -c 2000000 "$work/data" | sha256sum)" \
+    "$(vshmem exec vm0 -- head -c 2000000 "$work/data" | { sleep 0.5 && sha256sum; })"
+# Whose end is looked at further below.
+mkfifo "$work/unread"
+sleep 3143 <>"$work/unread" &
+reader=$!
+"$VSHMEM_BIN" exec vm0 -- sh -c 'yes; sleep 3144' >"$work/unread" 2>"$work/unread.err" &
+unread=$!
 
 marker=$work/run/marker
 vshmem exec vm0 -- sh -c "mkdir -p '$work' /opt/x && echo private >/opt/x/file && echo private >/tmp/marker"
@@ -62,6 +70,9 @@ timeout -s KILL 1 "$VSHMEM_BIN" exec vm1 -- sh -c 'trap "" TERM INT HUP; setsid 
     >"$work/out" 2>&1
 eventually "nothing survives a vshmem that is killed" vshmem exec vm1 -- sh -c '! pgrep -f "sleep 314[12]"'
 
+kill -TERM "$unread"
+sleep 0.2
+kill -TERM "$unread"
 # Its own pools: names mean those that it was given, then those that it made.
 code "a machine makes a pool of its own" 0 vshmem exec vm1 -- "$VSHMEM_BIN" pool create own --size 16M
 code "not of the name of one that it was given" 1 vshmem exec vm1 -- "$VSHMEM_BIN" pool create default \
@@ -77,6 +88,14 @@ code "what is neither is not made" 3 vshmem run --vm vm1 -e VSHMEM_POOL=other \
     -- perl -e 'exit(defined msgget(0x777, 01600) ? 0 : 3)'
 code "it is removed" 0 vshmem exec vm1 -- "$VSHMEM_BIN" pool rm own
 
+# It has had five seconds.
+status=0
+WITHIN=15 eventually "where nobody reads, a signal ends the command" eval "! kill -0 $unread 2>/dev/null"
+wait "$unread" || status=$?
+equal "with the code of the signal" 143 "$status"
+contains "and says what it lacks" "nobody reads the commands' output" "$(cat "$work/unread.err")"
+kill "$reader"
+eventually "and nothing of it is left" vshmem exec vm0 -- sh -c '! pgrep -x "yes|sleep"'
 # Channels: a command that finds none waits.
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do
     vshmem exec vm0 -- sh -c 'sleep 1; echo done' >"$work/exec.$i" 2>"$work/waits.$i" &

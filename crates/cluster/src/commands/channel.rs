@@ -194,13 +194,13 @@ impl Channel {
         Channel::begin(stream, nonce, vec![]).expect("a socket")
     }
 
-    /// Its descriptor, and the events to poll.
-    pub fn descriptor(&self) -> PollFd<'_> {
-        let write = match self.out.is_empty() {
-            true => PollFlags::empty(),
-            false => PollFlags::OUT,
-        };
-        PollFd::new(&self.stream, PollFlags::IN | write)
+    /// Its descriptor, and the events to poll, if there are any: unless it `receives`, only what is to be
+    /// sent matters.
+    pub fn descriptor(&self, receives: bool) -> Option<PollFd<'_>> {
+        let mut events = PollFlags::empty();
+        events.set(PollFlags::IN, receives);
+        events.set(PollFlags::OUT, !self.out.is_empty());
+        (!events.is_empty()).then(|| PollFd::new(&self.stream, events))
     }
 
     /// Has the command that is the channel, if one is, begin to end.
@@ -233,6 +233,12 @@ impl Channel {
             self.session.pinged = Instant::now();
             self.out.extend_from_slice(&greeting(&HELLO, &self.session.nonce));
         }
+        self.flush()
+    }
+
+    /// Sends only: nothing is heard, and so nobody is silent.
+    pub fn send_only(&mut self) -> Result<()> {
+        self.session.last_input = Instant::now();
         self.flush()
     }
 

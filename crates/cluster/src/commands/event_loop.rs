@@ -2,7 +2,9 @@
 //! not end in time.
 
 use super::group::Group;
+use super::output::Stream;
 use super::terminal::Raw;
+use super::writers::Writers;
 use crate::error::{Explain, Result, OUR_FAILURE};
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::io::Errno;
@@ -10,7 +12,7 @@ use rustix::process::getpgrp;
 use rustix::stdio::stdin;
 use rustix::termios::tcgetpgrp;
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 use vshmem_agent::signals::Signals;
 
@@ -21,9 +23,14 @@ pub const GRACE: Duration = Duration::from_secs(3);
 const SAME_INTERRUPT: Duration = Duration::from_millis(100);
 /// Ctrl-C on a terminal.
 const CTRL_C: u8 = 3;
-/// Signals that ask this process to end, and others that it passes on or looks at.
-const WATCHED: [i32; 6] =
-    [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD, libc::SIGWINCH];
+/// Signals that ask this process to end, and others that it looks at.
+const ASKS_TO_END: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
+const ALSO_WATCHED: [i32; 2] = [libc::SIGCHLD, libc::SIGWINCH];
+/// How long the last of the output may take to be read once the user has asked commands to end, and all were
+/// killed.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+const SILENT: &str = "the machine does not answer (is it paused?): what runs there is killed when it goes on";
+const UNREAD: &str = "nobody reads the commands' output: what was not passed on is lost";
 /// Different errors that are printed of one run; guests have a say in some.
 const MOST_ERRORS: usize = 4096;
 
@@ -56,6 +63,8 @@ pub struct EventLoop {
     pub group: Group,
     /// Whom signals and input are for.
     pub audience: Audience,
+    /// What writes this process's own output.
+    pub writers: Writers,
     signals: Signals,
     settings: Settings,
     input_open: bool,
@@ -75,13 +84,17 @@ pub struct EventLoop {
 
 impl EventLoop {
     /// Watches for signals, then has commands started.
-    pub fn start(settings: Settings, group: impl FnOnce() -> Result<Group>) -> Result<EventLoop> {
-        let signals = Signals::watch(&WATCHED).explain(|| "could not watch for signals".into())?;
-        let group = group()?;
+    pub fn start(settings: Settings, group: impl FnOnce(&Writers) -> Result<Group>) -> Result<EventLoop> {
+        let signals = Signals::watch(&[&ASKS_TO_END[..], &ALSO_WATCHED].concat())
+            .explain(|| "could not watch for signals".into())?;
+        // Its threads have these signals blocked.
+        let writers = Writers::start()?;
+        let group = group(&writers)?;
         let raw = settings.terminal.then(Raw::begin).transpose();
         Ok(EventLoop {
             group,
             audience: Audience::All,
+            writers,
             signals,
             input_open: settings.stdin,
             settings,
@@ -104,7 +117,10 @@ impl EventLoop {
         let room =
             reader.filter(|_| self.input_open).and_then(|task| Some((task, self.group.input_room(task)?)));
         let room = room.filter(|_| may_read_input());
-        let ready = self.wait(room.is_some_and(|(_, room)| room > 0))?;
+        // Signals and what has a time limit go on while nobody reads the output.
+        let receives = !self.writers.full();
+        let ready = self.wait(room.is_some_and(|(_, room)| room > 0), receives)?;
+        self.writers.check()?;
         if ready.signals {
             while let Some(signal) = self.signals.next() {
                 self.pass_on(signal);
@@ -113,24 +129,50 @@ impl EventLoop {
         if let (true, Some((task, room))) = (ready.input, room) {
             self.input_open = self.read_input(task, room);
         }
-        self.group.service()?;
+        self.group.service(receives)?;
         if self.kill_at.is_some_and(|at| Instant::now() >= at) && self.killed.is_none() {
             self.kill();
         }
-        self.give_up()
+        self.give_up(receives)
     }
 
-    /// Gives up machines that are stopped, once the user has interrupted or everything was killed.
-    fn give_up(&mut self) -> io::Result<()> {
+    /// Gives up machines that are stopped, once the user has interrupted or everything was killed; also those
+    /// whose output nobody reads, once both have happened.
+    fn give_up(&mut self, receives: bool) -> io::Result<()> {
         if let Some((_, signal)) = self.interrupted.take_if(|(at, _)| at.elapsed() >= GRACE) {
-            let code = 128u8.saturating_add(signal as u8);
-            self.group.give_up(GRACE, code)?;
+            self.group.give_up(GRACE, exit_code(signal), SILENT)?;
         }
         let timeout = self.settings.kill_timeout;
-        match self.killed.filter(|since| since.elapsed() >= timeout) {
-            Some(_) => self.group.give_up(timeout, OUR_FAILURE),
-            None => Ok(()),
+        if self.killed.is_none_or(|since| since.elapsed() < timeout) {
+            return Ok(());
         }
+        match self.asked_to_end() {
+            Some(signal) if !receives => self.group.give_up(Duration::ZERO, exit_code(signal), UNREAD),
+            _ => self.group.give_up(timeout, OUR_FAILURE, SILENT),
+        }
+    }
+
+    /// Waits until the output is written, unless the user has no more time. The exit code, if a signal has
+    /// ended that.
+    pub fn finish(&mut self) -> io::Result<Option<u8>> {
+        let killed = self.killed.map(|_| Instant::now() + LAST_WORDS);
+        let until = killed.or(self.kill_at).filter(|_| self.passed_on.is_some());
+        while self.writers.busy() {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
+            let mut entries =
+                [PollFd::new(&self.signals, PollFlags::IN), PollFd::new(&self.writers, PollFlags::IN)];
+            poll_for(&mut entries, left)?;
+            self.writers.check()?;
+            while let Some(signal) = self.signals.next() {
+                if ASKS_TO_END.contains(&signal) && !self.is_repeated(signal) {
+                    return Ok(Some(exit_code(signal)));
+                }
+            }
+        }
+        self.writers.check().map(|()| None)
     }
 
     /// The user has interrupted. Machines get some time before it is checked whether they answer.
@@ -143,7 +185,9 @@ impl EventLoop {
         // A raw terminal does not return to the beginning of the line by itself.
         let end = if self.raw.is_some() { "\r\n" } else { "\n" };
         if self.printed.len() < MOST_ERRORS && !self.printed.contains(&text) {
-            eprint!("vshmem: {}{end}", text.replace('\n', end));
+            let line = format!("vshmem: {}{end}", text.replace('\n', end));
+            // Without a reader there is nobody to tell.
+            let _ = self.writers.stream(Stream::Err).write_all(line.as_bytes());
             self.printed.insert(text);
         }
     }
@@ -171,8 +215,7 @@ impl EventLoop {
             }
             _ => (),
         }
-        let last = self.passed_on.replace((Instant::now(), signal));
-        if last.is_some_and(|(at, of)| of == signal && at.elapsed() < SAME_INTERRUPT) {
+        if self.is_repeated(signal) {
             return;
         }
         self.interrupt(signal);
@@ -189,6 +232,12 @@ impl EventLoop {
             Audience::One(task) => self.group.signal_one(task, signal),
             Audience::Nobody => (),
         }
+    }
+
+    /// Whether it is the same interrupt as the last signal that was passed on.
+    fn is_repeated(&mut self, signal: i32) -> bool {
+        let last = self.passed_on.replace((Instant::now(), signal));
+        last.is_some_and(|(at, of)| of == signal && at.elapsed() < SAME_INTERRUPT)
     }
 
     /// The last signal that asked commands to end, if one came.
@@ -218,26 +267,37 @@ impl EventLoop {
         self.group.signal(libc::SIGKILL);
     }
 
-    fn wait(&self, wanted: bool) -> io::Result<Ready> {
+    fn wait(&self, wanted: bool, receives: bool) -> io::Result<Ready> {
         let input = stdin();
-        let mut entries = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        let mut entries =
+            vec![PollFd::new(&self.signals, PollFlags::IN), PollFd::new(&self.writers, PollFlags::IN)];
         entries.extend(wanted.then(|| PollFd::new(&input, PollFlags::IN)));
-        entries.extend(self.group.descriptors());
+        entries.extend(self.group.descriptors(receives));
         let kill_at = self.kill_at.filter(|_| self.killed.is_none());
         let look_at = self.interrupted.map(|(at, _)| at + GRACE);
         let moments = kill_at.into_iter().chain(look_at);
         let times = moments.map(|at| at.saturating_duration_since(Instant::now()));
         let times = times.chain(self.group.poll_interval());
-        let timeout = times.min().and_then(|time| time.try_into().ok());
-        match poll(&mut entries, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => (),
-            Err(error) => return Err(error.into()),
-        }
+        poll_for(&mut entries, times.min())?;
         Ok(Ready {
             signals: !entries[0].revents().is_empty(),
-            input: wanted && !entries[1].revents().is_empty(),
+            input: wanted && !entries[2].revents().is_empty(),
         })
     }
+}
+
+/// Waits for one of these, at most for so long, or for a signal.
+fn poll_for(entries: &mut [PollFd], time: Option<Duration>) -> io::Result<()> {
+    let timeout = time.and_then(|time| time.try_into().ok());
+    match poll(entries, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The exit code of a command that a signal has ended, as a shell has it.
+fn exit_code(signal: i32) -> u8 {
+    128u8.saturating_add(signal as u8)
 }
 
 struct Ready {

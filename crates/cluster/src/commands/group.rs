@@ -170,24 +170,29 @@ impl Group {
         self.runs().then_some(PING_INTERVAL)
     }
 
-    /// Descriptors and events to poll.
-    pub fn descriptors(&self) -> Vec<PollFd<'_>> {
-        self.links.iter().filter(|link| link.runs()).map(|link| link.channel.descriptor()).collect()
+    /// Descriptors and events to poll; only what there is to send, unless it also `receives`.
+    pub fn descriptors(&self, receives: bool) -> impl Iterator<Item = PollFd<'_>> {
+        let running = self.links.iter().filter(|link| link.runs());
+        running.filter_map(move |link| link.channel.descriptor(receives))
     }
 
-    /// Does what can be done without waiting. An error is about our own output.
-    pub fn service(&mut self) -> io::Result<()> {
+    /// Does what can be done without waiting; only sends, unless it also `receives`. An error is about our
+    /// own output.
+    pub fn service(&mut self, receives: bool) -> io::Result<()> {
         for number in 0..self.links.len() {
             if self.links[number].runs() {
-                self.service_link(number)?;
+                self.service_link(number, receives)?;
             }
         }
         Ok(())
     }
 
-    fn service_link(&mut self, number: usize) -> io::Result<()> {
+    fn service_link(&mut self, number: usize, receives: bool) -> io::Result<()> {
         let channel = &mut self.links[number].channel;
-        let moved = channel.ping().and_then(|()| channel.receive());
+        let moved = match receives {
+            true => channel.ping().and_then(|()| channel.receive()),
+            false => channel.send_only(),
+        };
         let lost = loop {
             let link = &mut self.links[number];
             let frame = match link.channel.next() {
@@ -236,10 +241,9 @@ impl Group {
         self.links.iter().filter_map(|link| Some((link.location.as_ref()?, link.lost.as_deref()?)))
     }
 
-    /// Gives up machines that have been silent for so long; their tasks fail with `code`. When such a machine
-    /// goes on, its commands end with the channel.
-    pub fn give_up(&mut self, silence: Duration, code: u8) -> io::Result<()> {
-        let why = "the machine does not answer (is it paused?): what runs there is killed when it goes on";
+    /// Gives up machines that have been silent for so long; their tasks fail with `code`, and this reason.
+    /// When such a machine goes on, its commands end with the channel.
+    pub fn give_up(&mut self, silence: Duration, code: u8, why: &str) -> io::Result<()> {
         for link in 0..self.links.len() {
             if self.links[link].runs() && self.links[link].channel.silence() >= silence {
                 self.lose(link, &Outcome::Failed(code, why.into()))?;
@@ -388,6 +392,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_takes_nothing_is_sent_no_more() {
+        let output = || Output::kept(None, &Default::default());
         let (stream, _agent) = std::os::unix::net::UnixStream::pair().expect("sockets");
         let record = record();
         let location = Location::Machine(Box::new(record.clone()), Box::new(record.machines[0].clone()));
@@ -397,9 +402,9 @@ mod tests {
         let channel = Channel::on(stream, [7; 16]);
         let location = Some(location);
         group.links.push(Link { channel, location, tasks: Vec::new(), kept: true, lost: None });
-        assert_eq!(group.add(&job, Output::new(None)).ok(), Some(0));
+        assert_eq!(group.add(&job, output()).ok(), Some(0));
         assert_eq!(group.input_room(0), Some(0), "the command itself was not taken");
-        let refused = (1..100).find(|_| group.add(&job, Output::new(None)).is_err());
+        let refused = (1..100).find(|_| group.add(&job, output()).is_err());
         assert!(refused.is_some_and(|count| count < 20), "{refused:?}");
         assert!(group.links[0].channel.unsent() < MOST_QUEUED + (8 << 20));
     }

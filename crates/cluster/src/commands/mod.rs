@@ -7,7 +7,7 @@
 //! | `local`, `descendants` | commands on this kernel, and what they leave behind |
 //! | `reached`, `channel_command` | commands where a command prefix reaches, as in containers |
 //! | `task`, `group` | one command of a run, all of them |
-//! | `output`, `terminal` | their output, and the user's terminal |
+//! | `output`, `writers`, `terminal` | their output, what writes it, and the user's terminal |
 //! | `event_loop` | input, output, signals and ends while they run |
 //! | `run` | running them together |
 //! | `launch` | an MPI's launcher, and what it starts in other hosts |
@@ -28,3 +28,4 @@ mod reached;
 pub mod run;
 pub mod task;
 pub mod terminal;
+mod writers;

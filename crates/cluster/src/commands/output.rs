@@ -22,13 +22,8 @@ pub struct Output {
 }
 
 impl Output {
-    /// Output to this process's own streams. A label precedes each line.
-    pub fn new(label: Option<&str>) -> Output {
-        Output::to(label, [Box::new(io::stdout()), Box::new(io::stderr())])
-    }
-
-    /// Output to these two.
-    pub fn to(label: Option<&str>, streams: [Box<dyn Write>; 2]) -> Output {
+    /// Output to these two. A label precedes each line.
+    pub fn new(label: Option<&str>, streams: [Box<dyn Write>; 2]) -> Output {
         let prefix = label.map(|label| format!("{label}: "));
         Output { prefix, streams: streams.map(|to| (Vec::new(), to)) }
     }

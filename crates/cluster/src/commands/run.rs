@@ -7,6 +7,7 @@ use super::local;
 use super::location::Location;
 use super::outcome::Outcome;
 use super::output::Output;
+use super::writers::Writers;
 use crate::error::{error, Result};
 use std::io;
 use std::time::Duration;
@@ -43,24 +44,28 @@ pub fn run(jobs: &[Job], options: Options) -> Result<u8> {
         terminal: jobs.iter().any(|job| job.request.terminal.is_some()),
         kill_timeout: KILL_TIMEOUT,
     };
-    let started = EventLoop::start(settings, || Group::start(jobs, |job| output(job, options, jobs.len())))?;
+    let started = EventLoop::start(settings, |writers| {
+        Group::start(jobs, |job| output(job, options, jobs.len(), writers))
+    })?;
     let mut run = Run { jobs, started, keep_going: options.keep_going, failed: None };
     let ran = run.run();
     written(&mut run.started, ran).map(|code| code.or(run.failed).unwrap_or(0))
 }
 
 /// Where a job's output goes.
-fn output(job: &Job, options: Options, jobs: usize) -> Output {
+fn output(job: &Job, options: Options, jobs: usize, writers: &Writers) -> Output {
     match options.silent {
-        true => Output::to(None, [Box::new(io::sink()), Box::new(io::sink())]),
-        false => Output::new((options.prefix && jobs > 1).then_some(&job.label)),
+        true => Output::new(None, [Box::new(io::sink()), Box::new(io::sink())]),
+        false => Output::new((options.prefix && jobs > 1).then_some(&job.label), writers.streams()),
     }
 }
 
-/// Ends commands whose output could not be passed on. The exit code, if nobody reads it any more.
+/// Waits until the output is passed on, and ends commands whose output can't be. The exit code, if nobody
+/// reads it any more, or the user does not want to wait for that.
 pub fn written(started: &mut EventLoop, ran: io::Result<()>) -> Result<Option<u8>> {
-    let Err(why) = ran else {
-        return Ok(None);
+    let why = match ran.and_then(|()| started.finish()) {
+        Ok(code) => return Ok(code),
+        Err(why) => why,
     };
     started.kill();
     match why.kind() {

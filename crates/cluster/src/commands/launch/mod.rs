@@ -15,7 +15,7 @@ use super::group::Group;
 use super::job::Job;
 use super::location::Location;
 use super::outcome::Outcome;
-use super::output::Output;
+use super::output::{Output, Stream};
 use super::run::written;
 use crate::error::{Error, Result, OUR_FAILURE};
 use crate::wire::ended::Ended;
@@ -76,13 +76,13 @@ pub fn launch(launch: &Launch) -> Result<u8> {
         Settings { insist: true, stdin: launch.stdin, terminal: false, kill_timeout: KILL_TIMEOUT };
     let said = Said::default();
     let relay = relay_job(first, launch.program);
-    let mut tasks = EventLoop::start(settings, || {
+    let mut tasks = EventLoop::start(settings, |writers| {
         let mut group = Group::default();
         for host in &launch.hosts {
             group.keep(&host.job.location)?;
         }
         // The relay is task 0.
-        let output = Output::to(None, [Box::new(said.clone()), Box::new(io::stderr())]);
+        let output = Output::new(None, [Box::new(said.clone()), writers.stream(Stream::Err)]);
         group.add(&relay, output)?;
         Ok(group)
     })?;
@@ -146,7 +146,7 @@ impl Write for Said {
 
 /// Standard error, and whether anything was written to it.
 struct Complaints {
-    to: io::Stderr,
+    to: Box<dyn Write>,
     any: Rc<Cell<bool>>,
 }
 
@@ -368,8 +368,9 @@ impl Launched<'_> {
         job.request.stdin = self.launch.stdin;
         job.request.ends_with_session = true;
         job.request.scratch = self.launch.scratch;
-        let errors = Complaints { to: io::stderr(), any: self.complained.clone() };
-        match self.tasks.group.add(&job, Output::to(None, [Box::new(io::stdout()), Box::new(errors)])) {
+        let [out, err] = self.tasks.writers.streams();
+        let errors = Complaints { to: err, any: self.complained.clone() };
+        match self.tasks.group.add(&job, Output::new(None, [out, Box::new(errors)])) {
             Ok(task) => {
                 self.launcher = Some(task);
                 self.tasks.audience = Audience::One(task);
@@ -390,7 +391,7 @@ impl Launched<'_> {
         job.request.stdin = false;
         job.request.ends_with_session = true;
         job.request.scratch = self.launch.scratch;
-        let task = self.tasks.group.add(&job, Output::new(None))?;
+        let task = self.tasks.group.add(&job, Output::new(None, self.tasks.writers.streams()))?;
         self.requests.started(id, task);
         self.unused.retain(|name| *name != host.name);
         Ok(())

@@ -24,6 +24,6 @@ impl Write for Writer {
 impl Output {
     /// Output that is kept in a list.
     pub fn kept(label: Option<&str>, list: &List) -> Output {
-        Output::to(label, [list, list].map(|list| Box::new(Writer(list.clone())) as Box<dyn Write>))
+        Output::new(label, [list, list].map(|list| Box::new(Writer(list.clone())) as Box<dyn Write>))
     }
 }

@@ -65,7 +65,7 @@ impl Run {
 
     fn step(&mut self) {
         self.machine.work();
-        self.group.service().unwrap();
+        self.group.service(true).unwrap();
         assert!(self.machine.backlog() <= BACKLOG + 4 * MAX_DATA);
     }
 
