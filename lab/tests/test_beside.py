@@ -51,7 +51,7 @@ def test_what_tools_say_is_read() -> None:
 def test_where_a_machine_is_is_read() -> None:
     state = numad.state(says("N1: 402\nN0: 0\nmay run: 0-1\nkhugepaged: 10000\n"))
     assert state == numad.State({"1": 402}, "0-1", "10000")
-    assert state.said == "402 MiB on node 1; processor on 0-1"
+    assert state.said == "402 MiB on node 1; processor on 0-1; khugepaged each 10 s"
 
 
 def test_plants_are_of_checks_and_are_taken_away() -> None:
@@ -63,7 +63,7 @@ def test_plants_are_of_checks_and_are_taken_away() -> None:
     assert " -S " not in Planted(paused=False).started()
 
 
-def result(folder: Path) -> None:
+def result(file: Path) -> None:
     """What a run has kept."""
     usual = {
         "vshmem doctor": ["ksm: On."],
@@ -83,20 +83,22 @@ def result(folder: Path) -> None:
     moved = {**state, "memory": {"0": 399}}
     after = [{"name": "far", "before": state, "after": moved, "log": []}]
     about = {"plants": plants, "numad": after, "versions": {"tuned": "tuned 2"}, "kernel": "6.1"}
-    folder.mkdir(parents=True)
-    (folder / "beside.json").write_text(json.dumps(about))
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(about))
 
 
 def test_the_table_has_their_own_words(tmp_path: Path) -> None:
-    result(tmp_path / "docs" / "results" / "one")
-    lines = tables(tmp_path / "docs" / "results" / "one")
+    file = tmp_path / "docs" / "results" / "one.json"
+    result(file)
+    lines = tables(file)
     assert lines[2] == (
         "| guest: a slow clock | clock-source: Slow.<br>and jitter: late\\|later | "
         "verify: failed: 'a' = '1', expected '2' | - |"
     ), "what it had found before is not new"
     text = "\n".join(lines)
-    assert "* guest, by the profile virtual-guest: vshmem doctor: ksm: On." in text
-    assert "| far | 400 MiB on node 1; processor on 0 | 399 MiB on node 0; processor on 0 |" in text
+    assert "| guest: nothing (virtual-guest is in force) | ksm: On. | - | No IOMMU: WARN |" in text
+    assert "| far | 400 MiB on node 1; processor on 0; khugepaged" in text
+    assert "| 399 MiB on node 0; processor on 0; khugepaged" in text
     page = tmp_path / "page.md"
     page.write_text("<!-- beside one -->\ntyped in\n<!-- lab end -->\nAfter.\n")
     filled = docs.filled(page, tmp_path)

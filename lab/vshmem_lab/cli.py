@@ -92,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
     asked = commands.add_parser("features", help="what the hypervisors here say that they can do")
     asked.add_argument("--boot-xen", action="store_true", help="ask Xen, too, in QEMU; a minute")
     others = commands.add_parser("beside", help="what other tools see of what doctor is shown")
-    others.add_argument("folder", type=Path, metavar="FOLDER", help="where what they say is kept")
+    others.add_argument("file", type=Path, metavar="FILE", help="where what they say is kept")
     commands.add_parser("demo", help="two machines, unmodified programs, a table and a plot")
     return top
 
@@ -177,7 +177,7 @@ def _features(options: argparse.Namespace) -> int:
 
 
 def _beside(options: argparse.Namespace) -> int:
-    print(running.shown(beside(options.folder)))
+    print(running.shown(beside(options.file)))
     return 0
 
 

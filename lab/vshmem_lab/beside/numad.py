@@ -24,10 +24,15 @@ class State:
     khugepaged: str  # ms between its rounds: numad sets that of the whole system
 
     @property
+    def waits(self) -> str:
+        """How long khugepaged waits, in words."""
+        return f"{float(self.khugepaged) / 1000:g} s"
+
+    @property
     def said(self) -> str:
         """In words."""
         nodes = ", ".join(f"{mib} MiB on node {node}" for node, mib in self.memory.items())
-        return f"{nodes}; processor on {self.processor}"
+        return f"{nodes}; processor on {self.processor}; khugepaged each {self.waits}"
 
 
 def state(shell: Shell) -> State:

@@ -26,7 +26,6 @@ LIMIT = 900
 NEEDS = ("tuned-adm", "virt-host-validate", "numad", "dbus-daemon", "qemu-system-x86_64")
 SERIES = "6.1"
 MODULES = ("irqbypass", "ccp", "kvm", "kvm-amd", "tun", "tap", "vhost_iotlb", "vhost", "vhost_net")
-RESULT = "beside.json"
 
 
 def _answer() -> str:
@@ -147,8 +146,8 @@ def _version(argv: list[str]) -> str:
     return (done.stdout + done.stderr).strip().splitlines()[0]
 
 
-def beside(folder: Path) -> Path:
-    """Runs all of it; the file with what was said. Takes some minutes, emulated."""
+def beside(file: Path) -> Path:
+    """Runs all of it, and writes what was said into the file. Takes some minutes, emulated."""
     missing = [program for program in NEEDS if shutil.which(program) is None]
     if missing or not paths.CHECKOUT:
         lacks = f"{missing[0]} is not installed" if missing else "this is no checkout"
@@ -170,7 +169,6 @@ def beside(folder: Path) -> Path:
         about = {"machine": system.describe(), "versions": versions, "plants": plants}
         about["kernel"] = here.shell("uname -r").strip()
         about["numad"] = numad.outcomes(here.shell)
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / RESULT
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n")
     return file

@@ -7,15 +7,14 @@ from pathlib import Path
 
 from vshmem_lab.beside.numad import SECONDS, State
 from vshmem_lab.beside.plants import MACHINE
-from vshmem_lab.beside.run import RESULT
 from vshmem_lab.beside.witnesses import DOCTOR, PROFILES, TOOLS
 
 NOTHING = "-"
 
 
-def tables(folder: Path) -> list[str]:
+def tables(file: Path) -> list[str]:
     """Lines of Markdown: each plant, what each tool then said anew, and what numad did."""
-    told = json.loads((folder / RESULT).read_text())
+    told = json.loads(file.read_text())
     lines = [_row(["planted", *TOOLS]), _row(["---"] * (1 + len(TOOLS)))]
     usual, known = [], {}
     for plant in told["plants"]:
@@ -24,20 +23,21 @@ def tables(folder: Path) -> list[str]:
             # What doctor said of the same check before may only have other words now.
             old = known[part] - {plant["check"]}
             said[DOCTOR] = [line for line in said[DOCTOR] if _check(line) not in old]
-            known[part] |= {MACHINE.check} if plant["name"] == MACHINE.name else set()
+            if plant["name"] == MACHINE.name:
+                known[part] |= {_check(line) for line in said[DOCTOR]}
             cells = [_cell(said[tool], tool, plant["check"]) for tool in TOOLS]
             lines.append(_row([f"{part}: {plant['name']}", *cells]))
         else:
             known[part] = {_check(line) for line in said[DOCTOR]}
-            all_said = "; ".join(f"{tool}: {_cell(said[tool], tool, '')}" for tool in TOOLS)
-            usual.append(f"* {part}, by the profile {PROFILES[part]}: {all_said}")
-    lines += ["", "Without a plant they said:", "", *usual, ""]
+            cells = [_cell(said[tool], tool, "") for tool in TOOLS]
+            usual.append(_row([f"{part}: nothing ({PROFILES[part]} is in force)", *cells]))
+    lines += [*usual, ""]
     lines += [_row(["numad", "before", f"after {SECONDS} s"]), _row(["---"] * 3)]
     for one in told["numad"]:
         before, after = State(**one["before"]), State(**one["after"])
         lines.append(_row([one["name"], before.said, after.said]))
-    versions = ", ".join(told["versions"].values())
-    return [*lines, "", f"{versions}; Linux {told['kernel']}, emulated."]
+    versions = [f"* {version}" for version in told["versions"].values()]
+    return [*lines, "", "By:", "", *versions, f"* Linux {told['kernel']}, emulated"]
 
 
 def _check(line: str) -> str:

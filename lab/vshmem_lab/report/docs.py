@@ -9,8 +9,8 @@ A page says which rows it wants of which result, and has the table up to the end
 
 The columns are the contenders of these cases. With "by contender" after SUITE they are the rows,
 the cases are the columns, and another one says what each contender lacks: a value that is better
-than Vshmem's is bold. A result is a folder of docs/results. What `vshmem-lab beside` has kept there
-is shown between `<!-- beside RESULT -->` and the end mark.
+than Vshmem's is bold. A result is a folder of docs/results. What `vshmem-lab beside` has kept in a
+file there, RESULT.json, is shown between `<!-- beside RESULT -->` and the end mark.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def filled(page: Path, root: Path = paths.ROOT) -> str:
 
     def others(found: re.Match) -> str:
         head, result, end = found.groups()
-        return head + "\n".join([*beside.tables(root / RESULTS / result), "", end])
+        return head + "\n".join([*beside.tables(root / RESULTS / f"{result}.json"), "", end])
 
     return BESIDE.sub(others, MARKED.sub(table, page.read_text()))
 

@@ -15,11 +15,10 @@ const LATE: u64 = 70;
 pub const DEPTH: Check = Check {
     id: "idle-states",
     title: "Cores of bound virtual processors wake up at once",
-    about: "A core of the host that has nothing to do goes to sleep, the deeper the longer it takes to wake: 1 µs from C1, 100 \
-        to 900 µs from C6 and deeper. Each interrupt and each message for a machine whose processor halted waits for that. \
-        Looked at are states of more than 70 µs that such a core has been in and may go to: a driver of latency (PM QoS, \
-        /dev/cpu_dma_latency, as tuned's profiles virtual-host and realtime set it) forbids them, and so does their file \
-        `disable`.",
+    about: "A core of the host that has nothing to do goes to sleep, the deeper the longer it takes to wake. Each interrupt \
+        and each message for a machine whose processor halted waits for that. Looked at are states of more than 70 µs that \
+        such a core has been in and may go to: a limit of latency (PM QoS, /dev/cpu_dma_latency, as tuned's profiles \
+        virtual-host and realtime set it) forbids them, and so does their file `disable`.",
     by_hand: "grep . /sys/devices/system/cpu/cpu0/cpuidle/state*/{name,latency,usage,disable}; \
         od -An -td4 /dev/cpu_dma_latency",
     remedy: "forbid these states (tuned-adm profile virtual-host; or the state's file disable)",
