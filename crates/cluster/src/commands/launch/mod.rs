@@ -283,7 +283,9 @@ impl Launched<'_> {
                     signal @ 1..=64 => format!(", or signal {signal} may have ended it"),
                     _ => String::new(),
                 };
-                format!("the launcher has ended with {code} and without a word: a rank may have done so{signal}")
+                format!(
+                    "the launcher has ended with {code} and without a word: a rank may have done so{signal}"
+                )
             }
             _ => return,
         };
