@@ -21,7 +21,7 @@ if [ -z "${C_LIBVIRT_INSIDE:-}" ]; then
 fi
 
 cluster=$VSHMEM_CLUSTER
-export VSHMEM_CLUSTER=${cluster}l LIBVIRT_DEFAULT_URI=qemu:///system
+export VSHMEM_CLUSTER=${cluster}l
 clusters=$XDG_RUNTIME_DIR/vshmem
 domain=domain-$cluster
 adopted=${cluster}v
@@ -37,28 +37,6 @@ clean_up() {
 # This is a shell of its own.
 trap clean_up EXIT
 
-for folder in /etc/libvirt /run/libvirt /var/lib/libvirt /var/log/libvirt /var/cache/libvirt; do
-    mkdir -p "$folder"
-    mount -t tmpfs tmpfs "$folder"
-done
-# It looks for the user that it would use if it were not told another one; the package that makes that one
-# starts a daemon, too.
-for file in passwd group; do
-    getent "$file" libvirt-qemu >"$work/out" && continue
-    cp "/etc/$file" "$work/$file"
-    mount --bind "$work/$file" "/etc/$file"
-done
-getent passwd libvirt-qemu >"$work/out" ||
-    echo 'libvirt-qemu:x:64055:64055::/nonexistent:/usr/sbin/nologin' >>/etc/passwd
-getent group libvirt-qemu >"$work/out" || echo 'libvirt-qemu:x:64055:' >>/etc/group
-printf '%s\n' 'user = "root"' 'group = "root"' 'security_driver = "none"' 'cgroup_controllers = []' \
-    'stdio_handler = "file"' \
-    'namespaces = []' >/etc/libvirt/qemu.conf
-# Where no udev has given KVM to a group, machines that root has libvirt start could not use it.
-if has_kvm; then
-    mknod -m 666 /var/lib/libvirt/kvm c 10 232
-    mount --bind /var/lib/libvirt/kvm /dev/kvm
-fi
 networks=
 case $C_LIBVIRT_OWN in
 *--net*)
@@ -70,9 +48,9 @@ case $C_LIBVIRT_OWN in
     ;;
 *) echo "        Without name spaces of the network none is tried." ;;
 esac
-libvirtd >"$work/libvirtd.log" 2>&1 &
-daemon=$!
-eventually "libvirt answers" virsh -q list
+# shellcheck source=tests/lib/libvirt.sh
+. "$MACHINES_ROOT/tests/lib/libvirt.sh"
+own_libvirt
 
 boot_one_for_its_files
 
