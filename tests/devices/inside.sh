@@ -82,7 +82,7 @@ reaches() { # reaches CLUSTER NUMBER [TIMES]: the machine reaches that address
     in_machine "$1" "busybox ping -c ${3:-1} -W 20 10.77.0.$2"
 }
 
-[ $# -gt 0 ] || set -- nvme igb libvirt
+[ $# -gt 0 ] || set -- nvme igb libvirt pages
 for name; do
     echo "== $name"
     # shellcheck source=/dev/null

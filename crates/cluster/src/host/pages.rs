@@ -278,7 +278,7 @@ pub fn settle(record: &mut Record, indices: &[usize]) -> Result<()> {
     for pool in pools.iter_mut().filter(|pool| is_open(pool)) {
         let what = format!("the pool {}", pool.name);
         let pages = pool.pages.wanted.unwrap_or(Pages::Small);
-        pool.pages = left.choose(&what, pool.size, pages, insist, &no_pool)?;
+        pool.pages = left.choose(&what, pool.size, pages, insist, &|pages| no_pool(pages, pool.size))?;
         if let Some(page) = pool.pages.reserved() {
             let name = pool.path.file_name().unwrap_or_default().to_owned();
             let path = pool::directory_for(page).map_err(Error::new)?.join(name);
@@ -298,9 +298,15 @@ pub fn settle(record: &mut Record, indices: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// Why no pool can be in these pages, if none can.
-fn no_pool(pages: Pages) -> Option<Refusal> {
+/// Why no pool of this size can be in these pages, if none can.
+fn no_pool(pages: Pages, bytes: u64) -> Option<Refusal> {
     let size = pages.reserved()?;
+    if bytes < 2 * size {
+        let (one, two) = (size::show(size), size::show(2 * size));
+        let why =
+            format!("there a segment takes {one} or a multiple of that, and what tells of them as much");
+        return Some((why, format!("Give it {two} or more, or take other pages.")));
+    }
     let why = pool::directory_for(size).err()?;
     let at = format!("/dev/hugepages-{}", size::show(size));
     let mount = format!("mount -t hugetlbfs -o mode=1777,pagesize={} hugetlbfs {at}", size::show(size));
@@ -445,6 +451,13 @@ mod tests {
         assert!(why.contains("As root: sysctl vm.nr_hugepages=304"), "{why}");
         let why = left.choose("c", GIB, Pages::OneGib, Insist::Strict, all).unwrap_err().to_string();
         assert!(why.contains("in pages of 1G: this host's processor"), "{why}");
+    }
+
+    #[test]
+    fn a_pool_is_larger_than_one_of_its_pages() {
+        assert!(no_pool(Pages::Small, 1 << 20).is_none());
+        let (why, remedy) = no_pool(Pages::OneGib, 1 << 30).expect("one page is too few");
+        assert!(why.contains("a segment takes 1G") && remedy.contains("Give it 2G"), "{why}. {remedy}");
     }
 
     #[test]

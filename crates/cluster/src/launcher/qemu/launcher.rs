@@ -33,6 +33,8 @@ const MODULES: &str = include_str!("../../../../../images/modules.txt");
 /// Further modules for machines with a pool that is a DAX device.
 const DAX_MODULES: &str = include_str!("../../../../transport/dax/modules.txt");
 const DAX: &str = "dax";
+/// The size of transparent huge pages.
+const HUGE: u64 = 2 << 20;
 /// Channels for commands that each machine has. With many more, QEMU may drop what it tells the guest of one
 /// of them: it has room for 32 such messages.
 pub const CHANNELS: usize = 12;
@@ -288,6 +290,7 @@ fn pool_files<'a>(pools: &'a [Granted], doorbell_sockets: &'a [Option<PathBuf>])
         name: &pool.name,
         path: &pool.path,
         size: pool.size,
+        align: alignment(pool),
         doorbell: doorbell_sockets.get(index).and_then(Option::as_deref),
         dax: is_dax(&pool.transport),
     };
@@ -318,4 +321,11 @@ fn monitor(record: &Record, index: usize, process: &Process) -> Result<Qmp> {
         true => Ok(()),
         false => Err(boot_failed(&Qemu, record, index, "QEMU has ended")),
     })
+}
+
+/// What QEMU's mapping of a pool is aligned to: to its pages, so that these are large for QEMU, too; those of
+/// a hugetlbfs can't be mapped otherwise.
+fn alignment(pool: &Granted) -> Option<u64> {
+    let page = rustix::fs::statfs(&pool.path).map_or(0, |it| it.f_bsize as u64);
+    (pool.size >= HUGE || is_dax(&pool.transport)).then(|| page.max(HUGE))
 }

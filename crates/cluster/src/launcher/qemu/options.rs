@@ -24,9 +24,6 @@ use vshmem_agent::guest::protocol::PORT;
 use vshmem_devices::choose::Assigned;
 use vshmem_transport::head::HEAD;
 
-/// The size of transparent huge pages.
-const HUGE: u64 = 2 << 20;
-
 /// A pool's file.
 pub struct PoolFile<'a> {
     /// Its name in the machine.
@@ -35,6 +32,8 @@ pub struct PoolFile<'a> {
     pub path: &'a Path,
     /// Its size in bytes, a power of two.
     pub size: u64,
+    /// What QEMU's mapping of it is aligned to, in bytes, if that matters.
+    pub align: Option<u64>,
     /// The socket at which the back end serves it, if it has doorbells.
     pub doorbell: Option<&'a Path>,
     /// The machine gets it as persistent memory, with the head of its file.
@@ -177,8 +176,7 @@ fn pools(out: &mut Arguments, spec: &MachineSpec<'_>) {
         }
         let path = out.file(Descriptor::Write(pool.path.into()));
         let size = if pool.dax { with_head(pool.size) } else { pool.size };
-        // So that transparent huge pages of the file are large for this process, too.
-        let align = if size >= HUGE { ",align=2M" } else { "" };
+        let align = pool.align.map(|align| format!(",align={align}")).unwrap_or_default();
         let memory = format!("share=on,mem-path={path},size={size}{align}");
         out.add("-object", &format!("memory-backend-file,id={backing},{memory}"));
         let shown = match pool.dax {
@@ -289,7 +287,8 @@ mod tests {
             pools: vec![PoolFile {
                 name: "default",
                 path: Path::new("/dev/shm/p"),
-                size: 1 << 20,
+                size: 1 << 30,
+                align: Some(1 << 30),
                 doorbell: None,
                 dax: false,
             }],
@@ -311,7 +310,8 @@ mod tests {
         }
         assert!(words.contains("id=c0,fd=516,server=on"), "{line}");
         assert!(descriptors.ends_with("Write(\"/dev/shm/p\")]"), "{line}");
-        assert!(words.contains("mem-path=/proc/self/fd/519,"), "{line}");
+        let pool = "mem-path=/proc/self/fd/519,size=1073741824,align=1073741824";
+        assert!(words.contains(pool), "{line}");
         assert!(!line.contains("-netdev"));
     }
 
