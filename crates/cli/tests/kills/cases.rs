@@ -122,6 +122,7 @@ fn each_step_of(scene: &Scene, prepare: &dyn Fn(), description: &str, words: &[&
             scene.works(&words, &when);
             let run = |name: &str| (name.to_owned(), "running".to_owned());
             assert_eq!(scene.machines(), [run("vm0"), run("vm1")], "{when}");
+            assert!(scene.is_started(), "{when}: the cluster is not up");
             for machine in ["vm0", "vm1"] {
                 let started = scene.started(machine);
                 assert!(started.contains(&memory), "{when}: {machine} was started with {started}");

@@ -140,10 +140,19 @@ impl Scene {
         machines.iter().map(|machine| (text(&machine["name"]), text(&machine["state"]))).collect()
     }
 
+    fn record(&self) -> serde_json::Value {
+        let record = fs::read(self.path("run/vshmem").join(self.cluster()).join("cluster.json")).unwrap();
+        serde_json::from_slice(&record).unwrap()
+    }
+
+    /// Whether the cluster is recorded as one whose start has ended.
+    pub fn is_started(&self) -> bool {
+        self.record()["starter"].is_null()
+    }
+
     /// The process that runs a machine.
     pub fn process(&self, machine: &str) -> libc::pid_t {
-        let record = fs::read(self.path("run/vshmem").join(self.cluster()).join("cluster.json")).unwrap();
-        let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+        let record = self.record();
         let mut machines = record["machines"].as_array().unwrap().iter();
         let found = machines.find(|it| it["name"] == machine).expect("a machine of this name");
         found["runs"]["pid"].as_i64().unwrap() as libc::pid_t

@@ -4,6 +4,7 @@
 use super::plan::{plan, Change, Effort, Running, Step};
 use super::steps;
 use crate::error::{error, Error, Result};
+use crate::host::interrupted::finish_start;
 use crate::host::placing::{self, Move};
 use crate::host::restart::restart;
 use crate::interrupt;
@@ -106,6 +107,7 @@ pub fn apply(
     report: &mut dyn FnMut(Progress),
 ) -> Result<()> {
     check(cluster, changes, permitted)?;
+    finish_start(cluster, timeout, report)?;
     let mut restarts: Vec<String> = Vec::new();
     let mut added: Vec<String> = Vec::new();
     for change in changes {

@@ -3,6 +3,7 @@
 //! | module | subject |
 //! | --- | --- |
 //! | `up`, `restart`, `repair`, `wait` | starting machines, and waiting until they take commands |
+//! | `interrupted` | what a killed `vshmem up` has left |
 //! | `batches`, `claims` | which machines boot together, and whether this host has their memory |
 //! | `placing` | on which cores machines run |
 //! | `devices` | devices of this host that machines have for themselves |
@@ -17,6 +18,7 @@ mod batches;
 pub mod claims;
 pub mod cluster;
 pub mod devices;
+pub mod interrupted;
 pub mod made;
 pub mod names;
 pub mod pages;

@@ -1,0 +1,25 @@
+//! What a `vshmem up` has left that was killed while machines booted.
+
+use super::wait::wait;
+use crate::error::Result;
+use crate::launcher::options::Progress;
+use crate::state::lock::lock_cluster;
+use crate::state::machine::{state, MachineState};
+use crate::state::record::Record;
+use std::time::Duration;
+
+/// Waits until the machines that it has started take commands. From then on the cluster is one that was
+/// started: what it has is kept if its machines die.
+pub fn finish_start(cluster: &str, timeout: Duration, report: &mut dyn FnMut(Progress)) -> Result<()> {
+    let lock = lock_cluster(cluster)?;
+    let left = Record::read(cluster)?.filter(|record| record.starter.is_some());
+    if let Some(mut record) = left {
+        let runs = |index: &usize| state(&record, &record.machines[*index]) == MachineState::Running;
+        let running = (0..record.machines.len()).filter(runs).collect();
+        wait(&record, running, timeout, &mut |name| report(Progress::Ready(name.into())))?;
+        record.starter = None;
+        record.write()?;
+    }
+    drop(lock);
+    Ok(())
+}
