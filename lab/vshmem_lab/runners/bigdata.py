@@ -24,7 +24,6 @@ from vshmem_lab.suites.bigdata import (
     AFTER,
     BEFORE,
     MACHINES,
-    MODELS,
     ONE_CLUSTER,
     PLACES,
     TEXT,
@@ -170,9 +169,9 @@ class Remedied:
 
 
 class OneCluster:
-    """Jobs of MPI and of System V, a word count, and the same jobs again, in the same machines."""
+    """A job of MPI or System V, a word count, and the same job again, in the same machines."""
 
-    most = 2 * len(MODELS)
+    most = 2
 
     def __init__(self, machines: Machines) -> None:
         self._spark = There(machines)

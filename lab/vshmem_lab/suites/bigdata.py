@@ -49,17 +49,19 @@ CASES = (
         warm=False,
         papers=PAPER,
     ),
-    Case(
-        SUITE,
-        "1,000 reductions, before and after a word count",
-        f"{MACHINES} machines, the same ones",
-        tuple(
-            Contender(f"{model}, {when}", ONE_CLUSTER, (model, when, str(MACHINES)))
-            for when in (BEFORE, AFTER)
-            for model in MODELS
-        ),
-        (REDUCTIONS,),
-        counts="times",
-        warm=False,
+    *(
+        Case(
+            SUITE,
+            f"1,000 reductions by {model}, before and after a word count",
+            f"{MACHINES} machines, the same ones",
+            tuple(
+                Contender(when, ONE_CLUSTER, (model, when, str(MACHINES)), base=when == BEFORE)
+                for when in (BEFORE, AFTER)
+            ),
+            (REDUCTIONS,),
+            counts="times",
+            warm=False,
+        )
+        for model in MODELS
     ),
 )

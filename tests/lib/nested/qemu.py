@@ -55,8 +55,9 @@ def nvme(words, _):
 
 
 def igb(words, _):
-    # QEMU 10.0 takes the lower half of a virtual function's address for all of it. So it must be below 4 GiB:
-    # there is room kept for it, and no other port takes so much that the firmware moves all of them up.
+    # QEMU 10.0 takes the lower half of a virtual function's address for all of it. So it must be
+    # below 4 GiB: there is room kept for it, and no other port takes so much that the firmware
+    # moves all of them up.
     words += port("three", 203, ",pref32-reserve=1M") + ["-device", "igb,bus=three,romfile="]
 
 
