@@ -167,7 +167,7 @@ has_shape check check --json
 has_shape pool-ls pool ls --json
 has_shape ps ps --json
 has_shape explain explain --json "$work/dynamic"
-"$root/bin/vshmem" explain --json "$work/dynamic" | python3 -c 'import json, sys
+VSHMEM_POOL="$work/pool" "$root/bin/vshmem" explain --json "$work/dynamic" | python3 -c 'import json, sys
 said = json.load(sys.stdin)
 assert said["taken"] and said["calls"][0]["names"] == ["msgget"], said' || fail "vshmem explain --json"
 VSHMEM_POOL="$work/pool" "$root/bin/vshmem" run --local -- "$work/static" 2>"$work/log" ||
