@@ -19,7 +19,7 @@ from vshmem_lab.process import finish, started
 from vshmem_lab.runners.dwarfs import SPREAD, SPREAD_RANKS, InMachines, parse
 from vshmem_lab.runners.environments import FindMachines
 from vshmem_lab.runners.machines import Kind, Machines
-from vshmem_lab.runners.vsuite import changes
+from vshmem_lab.runners.vsuite import Changed, changes
 from vshmem_lab.suites.bigdata import (
     AFTER,
     BEFORE,
@@ -153,21 +153,6 @@ class There(Spark):
         return self._machines.where(found)
 
 
-class Remedied:
-    """Spark in machines that have some remedies only, for the time of its turns."""
-
-    def __init__(self, inner: There, machines: Machines, remedies: frozenset[str]) -> None:
-        self._inner, self._machines, self._remedies = inner, machines, remedies
-        self.most = inner.most
-
-    def measure(self, turns: Sequence[Turn], seconds: float) -> list[Reading]:
-        """The turns."""
-        with contextlib.ExitStack() as stack:
-            for change in changes(self._remedies):
-                stack.enter_context(change(self._machines))
-            return self._inner.measure(turns, seconds)
-
-
 class OneCluster:
     """A job of MPI or System V, a word count, and the same job again, in the same machines."""
 
@@ -217,7 +202,7 @@ def _make(machines: FindMachines, place: str) -> Runner:
     if place == NATIVE:
         return Here()
     found = _machines(machines, REMEDIES[place])
-    return Remedied(There(found), found, REMEDIES[place])
+    return Changed(There(found), found, changes(REMEDIES[place]))
 
 
 def _machines(machines: FindMachines, remedies: frozenset[str]) -> Machines:
