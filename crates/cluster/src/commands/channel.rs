@@ -8,6 +8,7 @@ use crate::random;
 use crate::state::directories::channel_socket;
 use crate::state::lock::lock_file;
 use crate::state::record::{Machine, Record};
+use crate::wire::ended::Ended;
 use crate::wire::frame::{encode, Frame, Kind, Parser};
 use crate::wire::greeting::{find_greeting, greeting, Nonce, HELLO, WELCOME};
 use crate::wire::message::{AgentMessage, HostMessage};
@@ -305,7 +306,7 @@ pub fn protocol_error(what: &str) -> Error {
 fn check_interrupt() -> Result<()> {
     interrupt::signal().map_or(Ok(()), |signal| {
         let error = Error::new("interrupted: the machine does not answer (is it paused?)");
-        Err(error.code(128u8.saturating_add(signal as u8)))
+        Err(error.code(Ended::Killed(signal as u8).code()))
     })
 }
 
@@ -346,7 +347,6 @@ fn connect_to(path: &Path) -> Result<Option<UnixStream>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::ended::Ended;
 
     /// A channel, and the agent's end of it.
     fn channel() -> (Channel, UnixStream) {

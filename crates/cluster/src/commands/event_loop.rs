@@ -6,6 +6,7 @@ use super::output::Stream;
 use super::terminal::Raw;
 use super::writers::Writers;
 use crate::error::{Explain, Result, OUR_FAILURE};
+use crate::wire::ended::Ended;
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::getpgrp;
@@ -296,8 +297,8 @@ fn poll_for(entries: &mut [PollFd], time: Option<Duration>) -> io::Result<()> {
 }
 
 /// The exit code of a command that a signal has ended, as a shell has it.
-fn exit_code(signal: i32) -> u8 {
-    128u8.saturating_add(signal as u8)
+pub fn exit_code(signal: i32) -> u8 {
+    Ended::Killed(signal as u8).code()
 }
 
 struct Ready {

@@ -10,7 +10,7 @@
 pub mod requests;
 pub mod words;
 
-use super::event_loop::{Audience, EventLoop, Settings, GRACE};
+use super::event_loop::{exit_code, Audience, EventLoop, Settings, GRACE};
 use super::group::Group;
 use super::job::Job;
 use super::location::Location;
@@ -235,7 +235,7 @@ impl Launched<'_> {
 
     /// The exit code of a job that a signal has asked to end, as a shell has it.
     fn interrupted(&self) -> Option<u8> {
-        self.tasks.asked_to_end().map(|signal| 128u8.saturating_add(signal as u8))
+        self.tasks.asked_to_end().map(exit_code)
     }
 
     fn relay_failed(&mut self, why: &str) {
