@@ -57,7 +57,7 @@ names() {
 # What every change needs; what may run beside the others; and the cases of machines and mpi that every change
 # needs.
 QUICK="unit models capi conformance hostile programs install bindings machines mpi kvm lab"
-BESIDE="aarch64 fuzz miri packages"
+BESIDE="aarch64 fuzz miri packages bare models"
 QUICK_CASES="1-exec 11-dead 2-run 3-ipc 10-gone A-grant" QUICK_MPI_CASES="1-messages"
 
 show() { # show LOG: keeps what comes, and prints it but in CI, which may keep only so much of a run's output
