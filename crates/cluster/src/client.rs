@@ -5,6 +5,7 @@ use crate::ids;
 use crate::participants::MemberId;
 use crate::user::Identity;
 use crate::view::View;
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 use vshmem_agent::JoinedPool;
 use vshmem_ipc::{liveness, Ctx};
@@ -13,10 +14,10 @@ use vshmem_transport::{Handle, Liveness, PoolRef};
 
 /// An open pool, with a process slot for this process.
 pub struct Client {
-    kernel: JoinedPool<Handle>,
+    kernel: ManuallyDrop<JoinedPool<Handle>>,
     me: ProcId,
     // Held, so that others see that this process is alive.
-    _liveness: Liveness,
+    liveness: ManuallyDrop<Liveness>,
 }
 
 /// Takes a process slot, as [`liveness::claim`] does.
@@ -64,7 +65,9 @@ impl Client {
             liveness.is_some()
         });
         match (me, liveness) {
-            (Some(me), Some(liveness)) => Ok(Client { kernel, me, _liveness: liveness }),
+            (Some(me), Some(liveness)) => {
+                Ok(Client { kernel: ManuallyDrop::new(kernel), me, liveness: ManuallyDrop::new(liveness) })
+            }
             _ => Err(refused("it has no room for another process".into())),
         }
     }
@@ -77,15 +80,15 @@ impl Client {
     /// Ends as by SIGKILL.
     #[cfg(test)]
     pub fn die(self) {
-        let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: read once, from what is never dropped or used again.
-        unsafe { Liveness::end(std::ptr::read(&this._liveness)) };
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: taken once, from what is never dropped or used again.
+        unsafe { ManuallyDrop::take(&mut this.liveness).end() };
     }
 
     /// Declares the machine of this name dead, so that nobody waits for what its processes held. `others` are
     /// machines that may have the same name.
     pub fn declare_dead(&self, machine: &str, others: &[MemberId]) {
-        let JoinedPool { pool, member, .. } = &self.kernel;
+        let JoinedPool { pool, member, .. } = &*self.kernel;
         pool.members(|index, name, alive| {
             // This kernel may have the same name, too.
             let is_other = index == *member || others.iter().any(|it| self.member(index) == Some(*it));
@@ -97,7 +100,7 @@ impl Client {
 
     /// The same, if only one member has this name: other clusters may use it too.
     pub fn declare_only_dead(&self, machine: &str) {
-        let JoinedPool { pool, member, .. } = &self.kernel;
+        let JoinedPool { pool, member, .. } = &*self.kernel;
         let mut found = Vec::new();
         pool.members(|index, name, alive| {
             if alive && index != *member && name == machine.as_bytes() {
@@ -135,5 +138,12 @@ impl Drop for Client {
     fn drop(&mut self) {
         vshmem_ipc::leave(&self.context());
         self.kernel.pool.free_process(self.me);
+        // A pool's memory is free once its file is gone and nobody has it mapped.
+        // SAFETY: both are taken here and nowhere else; nothing borrows from what is dropped, and the page of
+        // the liveness is this process's, whose slot is free.
+        unsafe {
+            ManuallyDrop::take(&mut self.liveness).end();
+            ManuallyDrop::take(&mut self.kernel).handle.close();
+        }
     }
 }
