@@ -275,7 +275,9 @@ impl Launched<'_> {
     /// Says what has ended the launcher, or may have ended a rank where it does not: MPICH's never says so,
     /// and Open MPI 5's not of a rank that was killed while it connected.
     fn explain_end(&mut self, launcher: &Outcome, host: &str) {
-        let said = self.complained.get() || self.interrupted().is_some();
+        // Of what ends the launcher too, the reason is said in its place.
+        let known = self.broken.as_ref().is_some_and(|broken| !broken.by_launcher);
+        let said = known || self.complained.get() || self.interrupted().is_some();
         let why = match launcher {
             Outcome::Ended(Ended::Killed(signal)) => format!("signal {signal} has ended the launcher"),
             Outcome::Ended(Ended::Exited(code @ 1..)) if !said => {
