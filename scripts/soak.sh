@@ -70,8 +70,9 @@ part storm "$STORM_KILLS kills" env CRASH_PARTS=storm tests/crash/run.sh "$VSHME
 part machines "$MACHINE_KILLS kills" tests/machines/run.sh D-storm
 part clusters "each step, $CYCLES cycles" env KILLS=all scripts/cargo.sh --exec test --locked --quiet \
     -p vshmem-cli --test kills
-part clusters "$CYCLES cycles of real machines, 16 at once" env SLIM_MACHINES=16 SLIM_CYCLES="$CYCLES" \
-    CLOCK_BOOTS="${CLOCK_BOOTS:-50}" MACHINES_FULL=1 tests/machines/run.sh Q-slim
+part clusters "$CYCLES cycles of real machines" env CYCLES="$CYCLES" tests/machines/run.sh S-cycles
+part clusters "16 slim machines at once" env SLIM_MACHINES=16 CLOCK_BOOTS="${CLOCK_BOOTS:-50}" \
+    MACHINES_FULL=1 tests/machines/run.sh Q-slim
 part images "an image with cloud-init" env MACHINES_FULL=1 tests/machines/run.sh P-image
 part kmod "$KMOD_SECONDS s on kernels that watch" env DEBUG_KERNEL=1 tests/kmod/run.sh
 part crash "$CRASH_ROUNDS rounds" env CRASH_PARTS=steps tests/crash/run.sh "$VSHMEM_LIB"

@@ -1,8 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2154 # lib.sh sets it; machines expand what is quoted
 # Slim machines: their initramfs is all that they have. SLIM_MACHINES (3) says how many; 16 are the example's.
-# With MACHINES_FULL a machine that boots Debian's cloud image is compared with them. SLIM_CYCLES (1) says how
-# often a command that starts one is killed, and one comes and goes.
+# With MACHINES_FULL a machine that boots Debian's cloud image is compared with them.
 
 cluster=$VSHMEM_CLUSTER
 vshmem down >/dev/null 2>&1
@@ -130,18 +129,4 @@ done
 [ -z "${CLOCK_BOOTS:-}" ] ||
     equal "the clocks of $boots machines go as fast as this host's" "" "$wrong"
 
-# Whenever the command is killed: the next one works.
-one() { LIMIT=300 vshmem up "$work/slim.toml" --timeout 250; }
-cat >"$work/mortal" <<MORTAL
-#!/bin/sh
-exec timeout --foreground -s KILL "\$MORTAL" "$VSHMEM_BIN" "\$@"
-MORTAL
-chmod +x "$work/mortal"
-for ((cycle = 1; cycle <= ${SLIM_CYCLES:-1}; cycle++)); do
-    MORTAL=$((RANDOM % 4)).$((RANDOM % 9 + 1)) VSHMEM_BIN=$work/mortal one >"$work/killed" 2>&1
-    code "after kill $cycle of vshmem up, the next one works" 0 one
-    equal "and its machine takes commands" "vm0" "$(vshmem exec vm0 -- sh -c 'hostname')"
-    vshmem down
-    nothing_left "and nothing is left of it"
-done
 export VSHMEM_CLUSTER=$cluster

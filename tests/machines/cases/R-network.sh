@@ -1,8 +1,10 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2154 # machines expand what is quoted; lib.sh sets it
 # Networks: machines that find each other by name, whatever they boot; one outside, by a bridge of the host;
-# ssh without a port; Ansible's inventory. The bridge is in a network name space of its own, as root.
+# ssh without a port; Ansible's inventory.
 
+# shellcheck source=tests/machines/bridge.sh
+. "$MACHINES_ROOT/tests/machines/bridge.sh"
 cluster=$VSHMEM_CLUSTER
 vshmem down >/dev/null 2>&1
 export VSHMEM_CLUSTER=${cluster}n
@@ -25,21 +27,12 @@ code "a bridge that there isn't is an error" 125 vshmem up "$work/none.toml"
 contains "that says what to do" "no bridge vsh-none" "$(cat "$work/out")"
 nothing_left "nothing is left of that"
 
-holder=
-clean_up() { [ -z "$holder" ] || kill "$holder"; }
+clean_up() { bridge_ends; }
 bridge=
-if [ "$(id -u)" -eq 0 ] && unshare --net ip link add vshbr0 type bridge 2>/dev/null; then
+if bridge_begins; then
     bridge='[network]
 bridge = "vshbr0"
 '
-    unshare --net sleep 1000 &
-    holder=$!
-    until [ "$(readlink "/proc/$holder/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done
-    outside() { nsenter --net="/proc/$holder/ns/net" "$@"; }
-    outside ip link add vshbr0 type bridge
-    outside ip addr add 10.99.0.1/24 dev vshbr0
-    outside ip link set vshbr0 up
-    outside ip link set lo up
     printf '%s\n' 'start 10.99.0.100' 'end 10.99.0.109' 'interface vshbr0' "lease_file $work/leases" \
         "pidfile $work/udhcpd.pid" 'option subnet 255.255.255.0' 'option router 10.99.0.1' \
         >"$work/udhcpd.conf"
@@ -52,12 +45,8 @@ bridge = "vshbr0"
     fi
 else
     echo "        Without root and network name spaces no bridge is tried."
-    outside() { "$@"; }
 fi
 printf '%s' "$bridge" | cat - "$file" >"$work/with.toml"
-there() { # there COMMAND...: vshmem, from where the bridge is
-    outside timeout -k 10 $((300 * slow)) "$VSHMEM_BIN" "$@"
-}
 if ! there up "$work/with.toml" --share "$work" --share "$MACHINES_ROOT/tests" >"$work/up" 2>&1; then
     failed "machines with networks come up" "$(cat "$work/up")"
     exit 1
@@ -137,7 +126,6 @@ if [ -n "$bridge" ]; then
     eventually "a slim one, too" is_outside slim
     code "the host reaches it there" 0 outside busybox ping -c 1 -W 20 "$(its_address slim)"
     code "and it the host" 0 reaches slim 10.99.0.1
-    taps() { outside ip -o link show master vshbr0 | wc -l; }
     equal "each has a tap device" 2 "$(taps)"
     kill -KILL "$(pid_of slim)"
     one_tap() { [ "$(taps)" -eq 1 ]; }
