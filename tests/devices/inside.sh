@@ -34,6 +34,10 @@ up() { # up NAME OPTION...: starts it
     vshmem up "$work/$1.toml" --accel kvm --kernel "$KERNEL" --share "$MODULES" --share "$root" \
         --timeout 600 --quiet "${@:2}"
 }
+kill_command() { # kill_command PID: one that was started beside, and the shell that waits for it
+    pkill -KILL -P "$1" -x vshmem || kill -KILL "$1"
+    wait "$1"
+}
 in_machine() { # in_machine CLUSTER COMMAND
     vshmem exec -c "$1" -u root vm0 -- sh -ec "$2"
 }

@@ -40,10 +40,17 @@ echo "$other" >/sys/bus/pci/drivers/igbvf/unbind
 kill "$neighbour"
 umount /run/there
 
+# Another cluster that wants the same one.
+cluster rival "\"$vf\""
+code "another cluster does not get it" 1 up rival
+contains "and is told who has it" "$vf is held by vm0 of the cluster net" "$(cat "$work/out")"
+code "the machine still has it" 0 reaches net 1
+
 # A machine that is killed.
 kill -KILL "$(of_cluster net "m['pid']")"
 eventually "the machine is dead" sh -c "'$VSHMEM_BIN' ps | grep -q died"
 equal "its function is still its own" "$vf held net" "$(held_by vfio-pci) $(named "$vf")"
+code "another cluster does not get it now, either" 1 up rival
 code "the machine comes back" 0 vshmem repair -c net --timeout 600
 code "and is on the network" 0 joins net 2
 code "as before" 0 reaches net 1
@@ -59,8 +66,7 @@ up net >"$work/killed" 2>&1 &
 tool=$!
 bound() { [ "$(wc -w <<<"$(held_by vfio-pci)")" -eq 1 ]; }
 eventually "a command gives one to a machine" bound
-pkill -KILL -P "$tool" -x vshmem || kill -KILL "$tool"
-wait "$tool"
+kill_command "$tool"
 code "what the killed command has left goes" 0 vshmem down -c net
 equal "this host has both again" "$theirs" "$(held_by igbvf)"
 echo 0 >"$pci/$pf/sriov_numvfs"

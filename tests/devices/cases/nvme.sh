@@ -57,10 +57,7 @@ for it in json.load(sys.stdin)["clusters"]: print(it["name"], end=" ")')"
 equal "the first one still reads it" ffffffff "$(in_machine first "$(hears /dev/nvme0n1)")"
 
 # A machine that is killed keeps its drive, and gets it again.
-pid=$(vshmem ps --json | /usr/bin/python3 -c '
-import json, sys
-print(json.load(sys.stdin)["clusters"][0]["machines"][0]["pid"])')
-kill -KILL "$pid"
+kill -KILL "$(of_cluster first "m['pid']")"
 eventually "the machine is dead" sh -c "'$VSHMEM_BIN' ps | grep -q died"
 equal "its drive is still its own" "held first" "$(named "$one")"
 code "another cluster does not get it now, either" 1 up second
@@ -77,8 +74,7 @@ equal "it is free" "free -" "$(named "$one")"
 up second >"$work/killed" 2>&1 &
 tool=$!
 eventually "another command binds it" sh -c "readlink $pci/$one/driver | grep -q vfio-pci"
-pkill -KILL -P "$tool" -x vshmem || kill -KILL "$tool"
-wait "$tool"
+kill_command "$tool"
 cluster third '"nvme", "0000:ff:1f.7"'
 code "a third cluster wants what there is not" 1 up third
 equal "the killed one's drive has been given back" nvme "$(driver "$one")"
