@@ -88,22 +88,23 @@ in_hosts() {
 # hosts. Each must come to the same in each rank.
 whole_mpi4py() {
     local record=$MPI_FILES/mpi4py/$1 parts=$MPI_HERE/mpi4py/parts.py python=/usr/bin/python3
-    local but=(--but "$MPI_HERE/mpi4py/exceptions.txt" "$1") variable where options=() chosen words
+    local but=(--but "$MPI_HERE/mpi4py/exceptions.txt") variable where options=() chosen words
     choose_mpi4py "$1" || {
         echo "skip    mpi4py's tests can't be had for $1: $(tail -n 1 "$work/pip" | cut -c1-200)"
         return
     }
     for variable in "${mpi4py_variables[@]}"; do options+=(-x "$variable"); done
-    chosen=("${but[@]}" --tests "$(dirname "$mpi4py_tests")" --ranks 4)
+    chosen=(--tests "$(dirname "$mpi4py_tests")" --ranks 4)
     chosen+=(--budget "${MPI4PY_SECONDS:-300}" --files "${MPI4PY_FILES:-}" ${MPI4PY_RESUME:+--resume})
     mkdir -p "$record"
     read -ra words <<<"$(on_one_kernel "$1")"
-    holds "$1: mpi4py's own tests run on one kernel" $python "$parts" run "${chosen[@]}" "$record/one" \
-        env "${mpi4py_variables[@]}" "${words[@]}" $python
+    holds "$1: mpi4py's own tests run on one kernel" $python "$parts" run "${chosen[@]}" "${but[@]}" "$1" \
+        "$record/one" env "${mpi4py_variables[@]}" "${words[@]}" $python
     for where in "${@:2}"; do
         in_hosts "$where"
-        holds "$1: and in four $where" $python "$parts" run "${chosen[@]}" "$record/$where" \
-            "${words[@]}" -n 4 "${options[@]}" $python
-        holds "$1: and come to the same" $python "$parts" compare "${but[@]}" "$record/one" "$record/$where"
+        holds "$1: and in four $where" $python "$parts" run "${chosen[@]}" "${but[@]}" "$1,$where" \
+            "$record/$where" "${words[@]}" -n 4 "${options[@]}" $python
+        holds "$1: and come to the same" $python "$parts" compare "${but[@]}" "$1,$where" "$record/one" \
+            "$record/$where"
     done
 }

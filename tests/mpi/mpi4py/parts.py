@@ -1,7 +1,7 @@
 """Runs all of mpi4py's own tests by several ranks, file by file, and compares two such runs.
 
-parts.py run --tests DIR --ranks N [--budget SECONDS] [--files REGEX] [--resume] [--but FILE MPI]
-             RECORD COMMAND...
+parts.py run --tests DIR --ranks N [--budget SECONDS] [--files REGEX] [--resume]
+             [--but FILE NAMES] RECORD COMMAND...
 
 Files run one after the other in one job, whose ranks COMMAND starts; a program of Python's is
 added to it. If a file takes longer than SECONDS (300), or ends the job, the job is ended, and
@@ -9,11 +9,12 @@ another one goes on with the next file. RECORD is a directory that all ranks see
 files whose outcome is there already are not run again. Exit status 1: not all files were run to
 their end.
 
-parts.py compare [--but FILE MPI] ONE OTHER
+parts.py compare [--but FILE NAMES] ONE OTHER
 
 Compares what came of each test in each rank of two runs. Exit status 1: something differs.
 
-FILE says what is left out of a run, and which tests may differ, for each MPI; its head says how.
+FILE says what is left out of a run, and which tests may differ; its head says how. NAMES are those
+of the MPI and of the hosts, with a comma between.
 """
 
 import argparse
@@ -31,14 +32,14 @@ NAME = re.compile(r"test_\w+")  # of a file, in the name of a test
 
 
 class Exceptions:
-    """What does not hold for an MPI: tests or files to be left out, and tests that may differ."""
+    """What does not hold for an MPI or hosts: tests or files to be left out, tests that may differ."""
 
-    def __init__(self, path="", mpi=""):
+    def __init__(self, path="", names=""):
         rows = []
         if path:
             lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
             rows = [line.split(None, 3) for line in lines if line and not line.startswith("#")]
-        self.rows = [row[1:] for row in rows if row[0] in (mpi, "all")]
+        self.rows = [row[1:] for row in rows if row[0] in ["all", *names.split(",")]]
 
     def fits(self, kind, name):
         """Why this file or test is an exception of that kind, if it is."""
@@ -223,14 +224,15 @@ def compare(options):
     one, other = Record(options.one).outcomes(), Record(options.other).outcomes()
     none = ("was not run", "", 0)
     different, excused, bad = 0, {}, 0
-    only = {key[0] for key in one} ^ {key[0] for key in other}
-    if only:
+    files = {key[0] for key in one} ^ {key[0] for key in other}
+    left_out = {file for file in files if but.fits("left-out", file)}
+    if only := files - left_out:
         different += len(only)
         print(f"Only one of the two has run {', '.join(sorted(only))}")
     for key in sorted(one.keys() | other.keys()):
         here, there = one.get(key, none)[:2], other.get(key, none)[:2]
         file, test, rank = key
-        if file in only or but.fits("left-out", test):
+        if file in files or but.fits("left-out", test):
             continue
         if here[0] == there[0]:
             bad += here[0] in ("fails", "has an error")
