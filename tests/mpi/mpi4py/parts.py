@@ -32,7 +32,7 @@ NAME = re.compile(r"test_\w+")  # of a file, in the name of a test
 
 
 class Exceptions:
-    """What does not hold for an MPI or hosts: tests or files to be left out, tests that may differ."""
+    """What does not hold for an MPI or hosts: what is left out, and tests that may differ."""
 
     def __init__(self, path="", names=""):
         rows = []
