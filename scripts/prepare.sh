@@ -67,6 +67,8 @@ mpi?|cmd:NPmpich2|netpipe-mpich2|the same by the other MPI
 mpi?|cmd:hpcc|hpcc|a real program: the HPC Challenge
 mpi?|cmd:lmp|lammps|a real program: molecular dynamics
 mpi?|cmd:caf.mpich|libcoarrays-mpich-dev|compiles Fortran with coarrays, and has tests of them
+mpi?|cmd:rdma|iproute2|makes a network card with verbs by software
+mpi?|glob:/usr/lib/*/libibverbs/librxe-rdmav*.so|ibverbs-providers|drives it
 mpi?|cmd:gfortran|gfortran|compiles Fortran
 machines,kvm,mpi,programs?|cmd:pgrep|procps|finds what tests started
 kmod,machines,kvm,mpi,xen,demo|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines

@@ -49,6 +49,7 @@ mod tests {
         ucx: Version(1, 13, 1),
         shmem: false,
         mixed: false,
+        verbs: false,
         oversubscribed: false,
         crowded: false,
         apportioned: false,
@@ -88,6 +89,10 @@ mod tests {
         assert_eq!(value(&mixed, "UCX_TLS").as_deref(), Some("sysv,cma,self,tcp"));
         let mixed = Situation { mixed: true, ..MPICH };
         assert_eq!(value(&mixed, "UCX_TLS").as_deref(), Some("sysv,self,tcp"));
+        let verbs = Situation { verbs: true, ..mixed.clone() };
+        assert_eq!(value(&verbs, "UCX_TLS").as_deref(), Some("sysv,self,tcp,ud"));
+        assert!(harm(&mixed, "UCX_TLS", "sysv,self,rc").is_some());
+        assert!(harm(&mixed, "UCX_TLS", "sysv,self,tcp,ud").is_none());
         assert_eq!(value(&mixed, "UCX_TCP_PUT_ENABLE").as_deref(), Some("n"));
         assert_eq!(value(&MPICH, "UCX_TCP_PUT_ENABLE"), None);
         assert!(harm(&mixed, "UCX_TCP_PUT_ENABLE", "y").is_some());

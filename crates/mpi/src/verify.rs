@@ -19,9 +19,10 @@ enum Scope {
 pub struct Heard {
     /// The transports that were taken for any peer but the rank itself.
     pub transports: BTreeSet<String>,
-    /// Transports for one peer among which sysv and TCP both are, or TCP for a peer that shares memory.
+    /// Transports for one peer among which sysv and the network both are, or the network for a peer that
+    /// shares memory.
     pub wrong: BTreeSet<String>,
-    /// Some peers are reached by TCP alone.
+    /// Some peers are reached by the network alone.
     has_remote: bool,
     /// Some peers are reached by sysv.
     has_pool: bool,
@@ -31,12 +32,12 @@ impl Heard {
     /// Takes down what the log of a rank says.
     pub fn take(&mut self, log: &str) {
         for (scope, transports) in log.lines().filter_map(peers) {
-            let has_tcp = transports.contains("tcp");
+            let has_network = transports.iter().any(|name| is_network(name));
             let has_pool = transports.contains("sysv");
-            if has_tcp && (has_pool || scope == Scope::SameMemory) {
+            if has_network && (has_pool || scope == Scope::SameMemory) {
                 self.wrong.insert(transports.iter().cloned().collect::<Vec<_>>().join(" and "));
             }
-            self.has_remote |= has_tcp && !has_pool && scope != Scope::SameMemory;
+            self.has_remote |= has_network && !has_pool && scope != Scope::SameMemory;
             self.has_pool |= has_pool;
             self.transports.extend(transports);
         }
@@ -49,10 +50,12 @@ impl Heard {
             return Some(format!("ranks that share it have talked by {wrong}"));
         }
         if alone && self.has_remote {
-            return Some("ranks that share it have talked by TCP".into());
+            return Some("ranks that share it have talked over the network".into());
         }
         if in_several && self.has_remote && !self.has_pool {
-            return Some("ranks that share it did not find each other, and have talked by TCP".into());
+            return Some(
+                "ranks that share it did not find each other, and have talked over the network".into(),
+            );
         }
         None
     }
@@ -76,6 +79,11 @@ fn peers(line: &str) -> Option<(Scope, BTreeSet<String>)> {
     // Whoever wrote the log may have written anything.
     let transports: BTreeSet<String> = names.filter(|name| is_name(name)).map(String::from).collect();
     (!transports.is_empty() && !transports.contains("self")).then_some((scope, transports))
+}
+
+/// Whether a transport is TCP, or verbs of one kind or another.
+fn is_network(name: &str) -> bool {
+    name == "tcp" || ["ud_", "rc_", "dc_", "srd"].iter().any(|start| name.starts_with(start))
 }
 
 fn is_name(text: &str) -> bool {
@@ -150,11 +158,21 @@ mod tests {
         for line in [format!("{OLD}[1]: tag(tcp/eth0)"), format!("{NEW} inter-node cfg#2 tag(tcp/eth0)")] {
             let alone = heard(std::slice::from_ref(&line));
             assert_eq!(alone.fault(false, false), None);
-            assert!(alone.fault(true, true).unwrap().contains("by TCP"));
+            assert!(alone.fault(true, true).unwrap().contains("over the network"));
             assert!(alone.fault(false, true).unwrap().contains("did not find each other"));
             let both = heard(&[line, format!("{OLD}[2]: tag(sysv/memory)")]);
             assert_eq!(both.fault(false, true), None);
         }
+    }
+
+    #[test]
+    fn verbs_are_a_network() {
+        let alone = heard(&[format!("{OLD}[2]: tag(ud_verbs/rxe0:1) rma_am(ud_verbs/rxe0:1)")]);
+        assert!(alone.fault(true, true).is_some());
+        assert_eq!(alone.fault(false, false), None);
+        let beside = heard(&[format!("{OLD}[0]: tag(rc_verbs/rxe0:1 sysv/memory)")]);
+        let why = "ranks that share it have talked by rc_verbs and sysv";
+        assert_eq!(beside.fault(false, true).as_deref(), Some(why));
     }
 
     #[test]

@@ -25,7 +25,7 @@ command reaches: containers, name spaces.
 
 Ranks are given to hosts by slots, and numbered host by host. A machine has as many slots as it has processors; if there
 are more ranks than processors, ranks leave their processor while they wait. A variable that you have set yourself stays
-as it is. Each host of a host file may have its own pool (pool=NAME): ranks with different pools talk by TCP.
+as it is. Each host of a host file may have its own pool (pool=NAME): ranks with different pools talk over the network.
 
 Of the options of both MPIs' mpiexec, with one dash or two, these are understood as well: -np, -N, -npernode, -perhost,
 -pernode, --map-by ppr:K:node, -machinefile, -x NAME[=VALUE], -genv NAME VALUE, -envlist NAME,..., -wdir, --tag-output,
@@ -73,7 +73,7 @@ pub struct Mpirun {
     /// A further argument of mpiexec; may be repeated
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub mpiexec_arg: Vec<OsString>,
-    /// Fail if ranks that share a pool talk by TCP, and say what they talk by
+    /// Fail if ranks that share a pool talk over the network, and say what they talk by
     #[arg(long)]
     pub verify_transport: bool,
     /// Also use versions of MPI and UCX that were not tested

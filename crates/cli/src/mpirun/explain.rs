@@ -24,7 +24,7 @@ pub struct Explained {
     preload: Vec<String>,
     /// The hosts; the launcher runs in the first.
     hosts: Vec<HostOf>,
-    /// Some ranks share no pool with others, and talk with them by TCP.
+    /// Some ranks share no pool with others, and talk with them over the network.
     mixed: bool,
     /// A host has more ranks than processors.
     oversubscribed: bool,

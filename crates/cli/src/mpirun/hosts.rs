@@ -4,8 +4,8 @@ use super::args::Mpirun;
 use crate::args;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use vshmem_cluster::{error, find, Error, Location, Machine, Reached, Record, Result};
-use vshmem_mpi::files::{printed, Behind};
+use vshmem_cluster::{error, find, Error, Granted, Location, Machine, Reached, Record, Result};
+use vshmem_mpi::files::{printed, Behind, Files};
 use vshmem_mpi::hosts::{deal_out, parse_file, parse_list, Named, MOST_RANKS};
 use vshmem_mpi::processors::{share_out, Processors, PROBE};
 
@@ -26,7 +26,7 @@ pub struct Host {
     pub part: Option<String>,
     /// The pool of its ranks, as `VSHMEM_POOL` names it there; `None`: the machine's own.
     pub pool: Option<String>,
-    /// The pool's size, if it is the cluster's.
+    /// The pool's size, if it is the machine's own.
     pub pool_size: Option<u64>,
     /// How many of the ranks it runs.
     pub ranks: u32,
@@ -75,20 +75,57 @@ fn machines(cluster: &args::ClusterArg, named: &[Named], pool: Option<&str>) -> 
     check_network(&record, &machines)?;
     let host = |(index, machine): (usize, Machine)| {
         let named = named.get(index);
-        let pool = named.and_then(|named| named.pool.clone()).or(pool.map(Into::into));
-        Host {
+        let asked = named.and_then(|named| named.pool.clone()).or(pool.map(Into::into));
+        let (pool, pool_size) = match asked {
+            Some(asked) => (Some(asked), None),
+            None => own_pool(&machine)?,
+        };
+        Ok(Host {
             name: machine.name.clone(),
             processors: Some(machine.cpus),
             own_processors: Processors::default(),
             part: None,
-            pool_size: pool.is_none().then_some(record.pool_size),
+            pool_size,
             pool,
             ranks: 0,
             slots: named.and_then(|named| named.slots).unwrap_or(machine.cpus.max(1)),
             location: Location::Machine(Box::new(record.clone()), Box::new(machine)),
-        }
+        })
     };
-    Ok(machines.into_iter().enumerate().map(host).collect())
+    machines.into_iter().enumerate().map(host).collect()
+}
+
+/// The pool that programs use in a machine, if it is not called `default` as most machines' is, and its size.
+fn own_pool(machine: &Machine) -> Result<(Option<String>, Option<u64>)> {
+    let is_default = |pool: &&Granted| pool.name == "default";
+    let own = machine.pools.iter().find(is_default).or(machine.pools.first());
+    let own = own.ok_or_else(|| {
+        error!("{} has no pool, by which its ranks could talk", machine.name)
+            .hint("Give it one: vshmem grant POOL MACHINE.")
+    })?;
+    Ok(((!is_default(&own)).then(|| own.name.clone()), Some(own.size)))
+}
+
+/// How commands are run in a host.
+pub fn reach(host: &Host) -> Files {
+    Files::Behind(match &host.location {
+        Location::Machine(record, machine) => {
+            let program = std::env::current_exe().unwrap_or("vshmem".into());
+            let words =
+                ["exec", "--no-stdin", "--user", "root", "--cluster", &record.name, &machine.name, "--"];
+            let words = words.map(OsString::from).into_iter();
+            let prefix = std::iter::once(program.into()).chain(words).collect();
+            Behind { prefix, ..Behind::default() }
+        }
+        Location::Reached(reached) => behind(reached),
+        Location::Local => Behind { prefix: vec!["env".into()], ..Behind::default() },
+    })
+}
+
+/// Whether a host has a network card with verbs that is connected.
+pub fn has_verbs(host: &Host) -> bool {
+    let look = "ls /dev/infiniband/uverbs* && grep -l ACTIVE /sys/class/infiniband/*/ports/*/state";
+    reach(host).output(&["sh".as_ref(), "-c".as_ref(), look.as_ref()]).is_some()
 }
 
 /// The launcher and its daemons find each other by TCP.

@@ -1,7 +1,7 @@
 //! What a job consists of: hosts, MPI, settings, and the launcher's command line.
 
 use super::args::Mpirun;
-use super::hosts::{apportion, behind, hosts, Host};
+use super::hosts::{apportion, behind, has_verbs, hosts, Host};
 use super::verify;
 use crate::program::Program;
 use crate::run::{changes, identity};
@@ -62,6 +62,7 @@ impl Plan {
         let identity = identity(&job.how)?;
         let groups: BTreeSet<&Option<String>> = hosts.iter().map(|host| &host.pool).collect();
         let mut situation = Situation::new(&mpi, groups.len() > 1, oversubscribed(&hosts));
+        situation.verbs = situation.mixed && hosts.iter().all(has_verbs);
         situation.crowded = crowded(&hosts);
         situation.apportioned = hosts.iter().any(|host| host.part.is_some());
         situation.heap = heap(&hosts).filter(|_| mpi.shmem);

@@ -1,12 +1,12 @@
 //! `--verify-transport`: reads what ranks' UCX has written in the hosts, and counts what has passed their
 //! network.
 
-use super::hosts::{behind, Host};
+use super::hosts::{reach, Host};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::{SystemTime, UNIX_EPOCH};
-use vshmem_cluster::{error, Location, Result};
-use vshmem_mpi::files::{Behind, Files};
+use vshmem_cluster::{error, Result};
+use vshmem_mpi::files::Files;
 use vshmem_mpi::settings::Setting;
 use vshmem_mpi::verify::{bytes_on_network, Heard};
 
@@ -48,7 +48,8 @@ impl<'a> Watch<'a> {
         Watch { hosts, log, mixed, before }
     }
 
-    /// Says what was seen on standard error. An error if ranks that share a pool have talked by TCP.
+    /// Says what was seen on standard error. An error if ranks that share a pool have not talked
+    /// through it.
     pub fn end(self) -> Result<()> {
         let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
         for (host, before) in self.hosts.iter().zip(&self.before) {
@@ -88,22 +89,6 @@ impl<'a> Watch<'a> {
 struct Group<'a> {
     hosts: Vec<&'a str>,
     heard: Heard,
-}
-
-/// How commands are run in a host.
-fn reach(host: &Host) -> Files {
-    Files::Behind(match &host.location {
-        Location::Machine(record, machine) => {
-            let program = std::env::current_exe().unwrap_or("vshmem".into());
-            let words =
-                ["exec", "--no-stdin", "--user", "root", "--cluster", &record.name, &machine.name, "--"];
-            let words = words.map(OsString::from).into_iter();
-            let prefix = std::iter::once(program.into()).chain(words).collect();
-            Behind { prefix, ..Behind::default() }
-        }
-        Location::Reached(reached) => behind(reached),
-        Location::Local => Behind { prefix: vec!["env".into()], ..Behind::default() },
-    })
 }
 
 fn traffic(files: &Files) -> Option<u64> {

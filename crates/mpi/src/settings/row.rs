@@ -16,6 +16,8 @@ pub struct Situation {
     pub shmem: bool,
     /// Some of the ranks share no pool with others.
     pub mixed: bool,
+    /// All hosts of a mixed job have a network card with verbs.
+    pub verbs: bool,
     /// A host has more ranks than processors.
     pub oversubscribed: bool,
     /// Ranks keep more processors of machines busy than there are below these.
@@ -37,6 +39,7 @@ impl Situation {
             ucx: mpi.ucx_version(),
             shmem: mpi.shmem,
             mixed,
+            verbs: false,
             oversubscribed,
             crowded: false,
             apportioned: false,

@@ -26,7 +26,8 @@ pub const TABLE: &[Row] = &[
         reason:
             "UCX's transport sysv is System V shared memory, which is the pool; without tcp in the list no \
                  message can go by it; cma, if it is there, copies long messages once, and only between ranks \
-                 of one host",
+                 of one host; ud, if it is there, is verbs, and unlike rc never takes a part of what ranks that \
+                 share a pool send each other",
         harm: harm_of_transports,
     },
     Row {
@@ -183,7 +184,7 @@ pub const TABLE: &[Row] = &[
 /// symmetric heap of OpenSHMEM's is in the pool.
 fn transports(it: &Situation) -> Vec<&'static str> {
     let within_hosts = it.kind == Kind::OpenMpi && !it.shmem;
-    let all = [("sysv", true), ("cma", within_hosts), ("self", true), ("tcp", it.mixed)];
+    let all = [("sysv", true), ("cma", within_hosts), ("self", true), ("tcp", it.mixed), ("ud", it.verbs)];
     all.into_iter().filter_map(|(name, is_taken)| is_taken.then_some(name)).collect()
 }
 
@@ -191,12 +192,16 @@ fn transports(it: &Situation) -> Vec<&'static str> {
 fn harm_of_transports(own: &str, it: &Situation) -> Option<&'static str> {
     // Some are groups that have such in them.
     const BLIND: [&str; 8] = ["all", "sm", "shm", "mm", "knem", "xpmem", "cuda_ipc", "rocm_ipc"];
+    // They put and get, as sysv can't, or are groups that have such in them.
+    const GREEDY: [&str; 7] = ["rc", "rc_v", "rc_x", "dc", "dc_x", "ib", "srd"];
     let words: Vec<&str> = own.split(',').map(str::trim).collect();
     let has = |name: &str| words.contains(&name);
     if own.starts_with('^') || BLIND.iter().any(|name| has(name)) {
         Some("knem, xpmem, cuda_ipc and rocm_ipc, if they are there, are taken between machines, where they fail")
     } else if !has("sysv") {
         Some("without sysv ranks don't talk through the pool")
+    } else if GREEDY.iter().any(|name| has(name)) {
+        Some("long messages go by the network card even between ranks that share a pool")
     } else if has("tcp") && !it.mixed {
         Some("with tcp in the list, long messages may go by TCP")
     } else {
