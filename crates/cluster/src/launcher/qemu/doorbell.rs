@@ -3,6 +3,7 @@
 use crate::error::{Error, Explain, Result};
 use crate::interrupt;
 use crate::state::directories::runtime_directory;
+use crate::state::process::Process;
 use crate::state::record::Granted;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -52,19 +53,27 @@ pub fn end(pool: &Path) {
     let Ok(directory) = directory().map(|path| Directory::named(&path)) else {
         return;
     };
-    let served = |path: &str| Path::new(path) == pool;
     let Ok(Some(before)) = status(&directory) else {
         remove_left(&directory);
         return;
     };
-    for found in before.pools.iter().filter(|found| served(&found.path)) {
-        let pool = found.name.clone();
-        // A pool that can't be dropped now is dropped when its file and its machines are gone.
-        let _ = request(&directory, &Request::Drop { pool });
-    }
+    let back_end = Process::find(before.pid as i32);
+    let mut asked = false;
     interrupt::repeat(Duration::from_secs(2), POLL_INTERVAL, || {
-        let goes_on = matches!(status(&directory), Ok(Some(now)) if !now.pools.is_empty());
-        (goes_on || !before.transient || !directory.path().exists()).then_some(())
+        let now = status(&directory).ok().flatten();
+        let (ours, others): (Vec<_>, Vec<_>) =
+            now.iter().flat_map(|now| &now.pools).partition(|found| Path::new(&found.path) == pool);
+        // In this loop, for a command that was killed may have asked for it to be served just now. One that
+        // can't be dropped now is dropped when its file and its machines are gone.
+        let kept = asked && !ours.is_empty();
+        for found in ours.iter().filter(|_| !kept) {
+            let _ = request(&directory, &Request::Drop { pool: found.name.clone() });
+            asked = true;
+        }
+        let goes_on = !others.is_empty() || !before.transient;
+        // It has the pool's memory until its end.
+        let has_ended = !directory.path().exists() && !back_end.is_some_and(|it| it.alive());
+        (kept || ours.is_empty() && goes_on || has_ended).then_some(())
     });
 }
 
