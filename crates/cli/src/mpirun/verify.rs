@@ -3,7 +3,6 @@
 
 use super::hosts::{reach, Host};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::time::{SystemTime, UNIX_EPOCH};
 use vshmem_cluster::{error, Result};
 use vshmem_mpi::files::Files;
