@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2154 # machines expand what is quoted; lib.sh sets it
-# Clusters that come and go, CYCLES (1) times, whose command is killed on the way: no process, file, mount, tap
-# device or reserved page stays. As root, they have tap devices and reserved pages.
+# Clusters that come and go, CYCLES (1) times, whose command is killed on the way: no process, file, mount,
+# tap device or reserved page stays. As root, they have tap devices and reserved pages.
 
 # shellcheck source=tests/machines/bridge.sh
 . "$MACHINES_ROOT/tests/machines/bridge.sh"
@@ -36,14 +36,16 @@ if bridge_begins; then
 fi
 { echo $((before + wanted)) >"$reserved"; } 2>/dev/null || true
 mkdir -p "$huge"
-if [ "$(free_pages)" -ge "$wanted" ] && mount -t hugetlbfs -o pagesize=2M hugetlbfs "$huge" 2>"$work/out"; then
+if [ "$(free_pages)" -ge "$wanted" ] &&
+    mount -t hugetlbfs -o pagesize=2M hugetlbfs "$huge" 2>"$work/out"; then
     has="${has:+$has and }reserved pages"
     printf '[pages]\nmachines = "2M"\npools = "2M"\ninsist = "strict"\n' >>"$file"
 fi
 echo "        They have ${has:-neither tap devices nor reserved pages}."
 
 state() { # what is there of clusters
-    echo "$(free_pages) pages are free, $([ "$of" = none ] || taps) taps, $(grep -c vshmem /proc/self/mountinfo) mounts"
+    echo "$(free_pages) free pages, $([ "$of" = none ] || taps) taps"
+    grep vshmem /proc/self/mountinfo
     find "$huge" -mindepth 1
 }
 cat >"$work/mortal" <<MORTAL

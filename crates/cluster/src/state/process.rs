@@ -35,6 +35,12 @@ impl Process {
         Process::find(self.pid) == Some(*self)
     }
 
+    /// Whether it has ended and its memory is free.
+    pub fn has_left(&self) -> bool {
+        // Threads may end after the first one, and the last of them has the memory.
+        !self.alive() && threads(self.pid) <= 1
+    }
+
     /// Sends SIGTERM, after the timeout SIGKILL, and returns when it has ended and its memory is free (or
     /// nothing helps).
     pub fn end(&self, timeout: Duration) {
@@ -48,8 +54,7 @@ impl Process {
                 interrupt::repeat(timeout, Duration::from_millis(5), || (!self.alive()).then_some(()));
             }
         }
-        // Threads may end after the first one, and the last of them has the memory.
-        let gone = || (self.alive() || threads(self.pid) <= 1).then_some(());
+        let gone = || (self.alive() || self.has_left()).then_some(());
         interrupt::repeat(Duration::from_secs(5), Duration::from_millis(5), gone);
     }
 }

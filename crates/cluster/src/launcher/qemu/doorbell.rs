@@ -57,7 +57,7 @@ pub fn end(pool: &Path) {
         remove_left(&directory);
         return;
     };
-    let back_end = Process::find(before.pid as i32);
+    let processes = [before.pid, before.keeper].map(|pid| Process::find(pid as i32));
     let mut asked = false;
     interrupt::repeat(Duration::from_secs(2), POLL_INTERVAL, || {
         let now = status(&directory).ok().flatten();
@@ -71,8 +71,9 @@ pub fn end(pool: &Path) {
             asked = true;
         }
         let goes_on = !others.is_empty() || !before.transient;
-        // It has the pool's memory until its end.
-        let has_ended = !directory.path().exists() && !back_end.is_some_and(|it| it.alive());
+        // Both have the pool's file open until their end, and so its memory.
+        let has_ended =
+            !directory.path().exists() && processes.iter().flatten().all(|process| process.has_left());
         (kept || ours.is_empty() && goes_on || has_ended).then_some(())
     });
 }
