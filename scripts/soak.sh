@@ -9,8 +9,8 @@
 # STORM_KILLS=100000    processes that are killed while they and others work
 # MACHINE_KILLS=1000    virtual machines that are killed while others work, and started anew
 # CYCLES=100            clusters that come and go; before that, commands on them are killed at each of their
-#                       steps (crates/cli/tests/kills), with what passes for QEMU; and then slim machines do,
-#                       before which vshmem up is killed (SLIM_CYCLES)
+#                       steps (crates/cli/tests/kills), with what passes for QEMU; and then those of real
+#                       machines, before which vshmem up is killed (tests/machines/cases/S-cycles.sh)
 # CLOCK_BOOTS=50        machines of which the clock is compared with the host's, eight at a time
 # KMOD_SECONDS=600      calls of the driver at random, under Linux 6.1 and 6.12 with lockdep and KASAN
 #                       (scripts/prepare.sh --install kmod-debug)
