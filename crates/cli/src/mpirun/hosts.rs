@@ -78,7 +78,7 @@ fn machines(cluster: &args::ClusterArg, named: &[Named], pool: Option<&str>) -> 
         let asked = named.and_then(|named| named.pool.clone()).or(pool.map(Into::into));
         let (pool, pool_size) = match asked {
             Some(asked) => (Some(asked), None),
-            None => own_pool(&machine)?,
+            None => own_pool(&record, &machine)?,
         };
         Ok(Host {
             name: machine.name.clone(),
@@ -95,15 +95,15 @@ fn machines(cluster: &args::ClusterArg, named: &[Named], pool: Option<&str>) -> 
     machines.into_iter().enumerate().map(host).collect()
 }
 
-/// The pool that programs use in a machine, if it is not called `default` as most machines' is, and its size.
-fn own_pool(machine: &Machine) -> Result<(Option<String>, Option<u64>)> {
-    let is_default = |pool: &&Granted| pool.name == "default";
-    let own = machine.pools.iter().find(is_default).or(machine.pools.first());
+/// The pool that programs use in a machine, if it is not the cluster's own, and its size.
+fn own_pool(record: &Record, machine: &Machine) -> Result<(Option<String>, Option<u64>)> {
+    let is_clusters = |pool: &&Granted| pool.path == record.pool;
+    let own = machine.pools.iter().find(is_clusters).or(machine.pools.first());
     let own = own.ok_or_else(|| {
         error!("{} has no pool, by which its ranks could talk", machine.name)
             .hint("Give it one: vshmem grant POOL MACHINE.")
     })?;
-    Ok(((!is_default(&own)).then(|| own.name.clone()), Some(own.size)))
+    Ok(((!is_clusters(&own)).then(|| own.name.clone()), Some(own.size)))
 }
 
 /// How commands are run in a host.
