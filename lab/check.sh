@@ -56,6 +56,11 @@ grep -q 'virtual processors at most' "$work/said" || fail "no table of features:
 missing=$(grep 'missing:' "$work/said" | grep -v 'not installed' || true)
 [ -z "$missing" ] || fail "not measured: $missing"
 
+# Real programs, each of which does something.
+"$lab" run programs --miniature --contender Vshmem --output "$work/programs" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+missing=$(grep 'missing:' "$work/said" | grep -v 'not installed' || true)
+[ -z "$missing" ] || fail "not measured: $missing"
+
 # Linear algebra: each product is checked. The tuner comes from PyPI, and not all machines count TLB misses.
 "$lab" run algebra --miniature --environment native --contender native --contender OpenBLAS \
     --contender tuned --contender 'two in one kernel' --size 100 --size 500 --size 1000 --size 65536 \

@@ -41,13 +41,13 @@ programs?|perl:IPC::ShareLite|libipc-sharelite-perl|a real program: Perl's share
 programs?,bindings?|cmd:php|php-cli|a real program: PHP's System V extensions, opened with RTLD_DEEPBIND; PHP's FFI
 programs?|glob:/usr/sbin/php-fpm*|php-fpm|a real program: PHP's server, opcache in System V segments
 programs?|cmd:cgi-fcgi|libfcgi-bin|load for that server
-programs?|cmd:fakeroot-sysv|fakeroot|a real program: unrelated processes on one queue
-programs?|cmd:stress-ng|stress-ng|a real program: System V stressors that verify
+programs?,lab?|cmd:fakeroot-sysv|fakeroot|a real program: unrelated processes on one queue
+programs?,lab?|cmd:stress-ng|stress-ng|a real program: System V stressors that verify
 programs?|cmd:jackd|jackd2|a real program: locks all of its memory
-programs?|glob:/usr/lib/postgresql/*/bin/postgres|postgresql|a real program: a database on shared_memory_type=sysv
-programs?|cmd:pgbench|postgresql-contrib|load for that database
-programs?|cmd:apache2|apache2-bin|a real program: a web server with a System V mutex
-programs?|cmd:ab|apache2-utils|load for that web server
+programs?,lab?|glob:/usr/lib/postgresql/*/bin/postgres|postgresql|a real program: a database on shared_memory_type=sysv
+programs?,lab?|cmd:pgbench|postgresql-contrib|load for that database
+programs?,lab?|cmd:apache2|apache2-bin|a real program: a web server with a System V mutex
+programs?,lab?|cmd:ab|apache2-utils|load for that web server
 programs?|cmd:Xvfb|xvfb|a real program: an X server with MIT-SHM
 programs?|cmd:x11perf|x11-apps|load for that X server
 programs?|cmd:podman|podman|containers that share a pool, by a compose file, as pods and as hosts of MPI jobs
@@ -103,6 +103,8 @@ lab?|glob:/usr/lib/*/blis*/libblas.so.3|libblis4-serial|a bar for linear algebra
 lab?|glob:/usr/lib/*/atlas/libblas.so.3|libatlas3-base|a bar for linear algebra: ATLAS
 lab?|cmd:xmllint|libxml2-utils|validates, in the lab's vsuite
 lab?|cmd:dbench|dbench|does what a file server's clients do, in the lab's vsuite
+lab?|cmd:uwsgi|uwsgi-core|a real program with a System V mutex
+lab?|header:db.h|libdb-dev|a real program: a database in a System V segment
 lab?|header:zlib.h|zlib1g-dev|compresses what is deduplicated, in the lab's vsuite
 lab?|glob:/sbin/insmod|kmod|gives a machine a disk in its memory, to which it swaps
 lab?,demo?|cmd:lstopo-no-graphics|hwloc-nox|says where processors sit to each other

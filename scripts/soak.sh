@@ -1,7 +1,7 @@
 #!/bin/sh
 # soak.sh [REPORT]: the tests that chance has a part in, for hours instead of minutes. What came of each is
 # appended to REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken
-# hostile storm machines clusters images kmod crash fuzz mpi packages.
+# hostile storm machines clusters images kmod crash fuzz many mpi packages.
 #
 # WOKEN_ROUNDS=250000   two machines put each other to sleep and wake each other: two of each in a round, for
 #                       each kind of wait
@@ -16,6 +16,7 @@
 #                       (scripts/prepare.sh --install kmod-debug)
 # CRASH_ROUNDS=200000   calls that are run at once and killed after a store
 # FUZZ_STEPS=100000000  calls, and lies of an enemy, that a fuzzer chooses
+# VSHMEM_MANY=1000000   semaphore sets, and queues, in one pool
 # MPI_KILLS=10          of each part of a job of each MPI (tests/mpi/cases/C-kills.sh)
 # All of mpi4py's and OpenCoarrays' own tests are run between machines (MPI_FULL), and the HPC Challenge.
 # Machines boot a disk image (tests/machines/cases/P-image.sh).
@@ -36,12 +37,19 @@ export WOKEN_ROUNDS="${WOKEN_ROUNDS:-250000}" HOSTILE_ROUNDS="${HOSTILE_ROUNDS:-
 export STORM_KILLS="${STORM_KILLS:-100000}" MACHINE_KILLS="${MACHINE_KILLS:-1000}" \
     CRASH_ROUNDS="${CRASH_ROUNDS:-200000}" CYCLES="${CYCLES:-100}"
 export FUZZ_STEPS="${FUZZ_STEPS:-100000000}" KMOD_SECONDS="${KMOD_SECONDS:-600}"
+export VSHMEM_MANY="${VSHMEM_MANY:-1000000}"
+
+# unit_tests WORD...: what cargo says of them in the end, as other suites do
+unit_tests() {
+    scripts/cargo.sh --exec test --locked --quiet --lib "$@" |
+        sed '/^$/d; s/ passed; \([0-9]* failed\);.*/ passed, \1/'
+}
 
 failed=0
 part() { # part NAME SETTING COMMAND...
     name=$1 setting=$2
     shift 2
-    case " ${SOAK_PARTS:-woken hostile storm machines clusters images kmod crash fuzz mpi packages} " in
+    case " ${SOAK_PARTS:-woken hostile storm machines clusters images kmod crash fuzz many mpi packages} " in
     *" $name "*) ;;
     *) return 0 ;;
     esac
@@ -77,6 +85,7 @@ part images "an image with cloud-init" env MACHINES_FULL=1 tests/machines/run.sh
 part kmod "$KMOD_SECONDS s on kernels that watch" env DEBUG_KERNEL=1 tests/kmod/run.sh
 part crash "$CRASH_ROUNDS rounds" env CRASH_PARTS=steps tests/crash/run.sh "$VSHMEM_LIB"
 part fuzz "$FUZZ_STEPS steps" scripts/fuzz.sh pool
+part many "$VSHMEM_MANY objects" unit_tests --release -p vshmem-ipc tests::many
 part mpi "other people's tests of MPI, whole" env MPI_FULL=1 tests/mpi/run.sh
 part packages "built in Debian 13, a guest by cloud-init" env PACKAGES_FULL=1 tests/packages/run.sh trixie
 echo "The report is $report."

@@ -24,6 +24,29 @@ static void fork_and_wait(void *arg, uint64_t n) {
     }
 }
 
+static void exec_and_wait(void *arg, uint64_t n) {
+    (void)arg;
+    for (uint64_t i = 0; i < n; i++) {
+        pid_t pid = fork();
+        if (pid < 0)
+            die("fork");
+        if (pid == 0) {
+            (void)execl("/bin/true", "true", (char *)NULL);
+            _exit(1);
+        }
+        int status;
+        if (waitpid(pid, &status, 0) != pid || status != 0)
+            die("/bin/true");
+    }
+}
+
+/* Other programs, of a process that has used a semaphore. */
+static int executes(void) {
+    remove_semaphores(make_semaphores(1, 0600));
+    report(median_ns(exec_and_wait, NULL), "ns");
+    return 0;
+}
+
 static int lives(void) {
     report(median_ns(fork_and_wait, NULL), "ns");
     return 0;
@@ -101,12 +124,12 @@ int bench_process(const char *argument) {
         const char *name;
         int (*run)(void);
     } kinds[] = {
-        {"plain", lives},      {"used", lives_after_use}, {"attached", lives_attached},
-        {"first", first_call}, {"resident", resident},
+        {"plain", lives},   {"used", lives_after_use}, {"attached", lives_attached},
+        {"exec", executes}, {"first", first_call},     {"resident", resident},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(argument, kinds[i].name) == 0)
             return kinds[i].run();
-    fprintf(stderr, "bench: process needs plain, used, attached, first or resident\n");
+    fprintf(stderr, "bench: process needs plain, used, attached, exec, first or resident\n");
     return 2;
 }

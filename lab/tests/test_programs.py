@@ -15,7 +15,7 @@ from vshmem_lab import paths, priority, process, topology
 from vshmem_lab.choice import Choice, selected
 from vshmem_lab.cli import parser
 from vshmem_lab.model import Contender, Failed, Missing, Reading, Turn
-from vshmem_lab.runners import channels, job, lines, mpi_programs
+from vshmem_lab.runners import channels, job, lines, mpi_programs, programs
 from vshmem_lab.runners.table import Runners
 from vshmem_lab.suites.table import SUITES
 from vshmem_lab.text import bytes_text, duration, quantity, size
@@ -31,6 +31,13 @@ def test_pingpong_lines_with_and_without_a_machine() -> None:
         ("udp", 65536),
     ]
     assert (found[0][2].value, found[0][2].p99, found[0][2].p999) == (1234, 1300, None)
+
+
+def test_a_real_program_says_what_an_operation_took() -> None:
+    assert programs.reading("afl 1200.5\n", "afl") == Reading(1200.5)
+    for said in ("", "afl\n", "uwsgi 12\n", "afl 1 2\n"):
+        with pytest.raises(Failed, match="did not print"):
+            programs.reading(said, "afl")
 
 
 def test_lines_that_do_not_fit_the_turns_fail() -> None:

@@ -84,7 +84,7 @@ class Pool:
         try:
             if os.geteuid() == 0:
                 os.chown(self.path, ORDINARY, ORDINARY)
-            self.check_interposed()
+            check_interposed(self.environment())
         except BaseException:
             self.__exit__()
             raise
@@ -101,12 +101,17 @@ class Pool:
             "VSHMEM_KEYS": "all",
         }
 
-    def check_interposed(self) -> None:
-        """Vshmem's ids have bit 30 set: makes sure that calls don't reach the kernel."""
-        probe = (
-            "import ctypes; c = ctypes.CDLL(None); i = c.semget(0, 1, 0o1600); "
-            "c.semctl(i, 0, 0, 0); print(i)"
-        )
-        said = run([sys.executable, "-c", probe], self.environment())
-        if not (int(said) > 0 and int(said) >> 30 & 1):
-            raise Failed(f"The interposer did not take a semget: its id was {said.strip()}.")
+
+def check_interposed(environment: dict[str, str], before: Sequence[str] = ()) -> None:
+    """Makes sure that calls don't reach the kernel, behind words that make another user's of them.
+
+    Vshmem's ids have bit 30 set.
+    """
+    probe = (
+        "import ctypes; c = ctypes.CDLL(None); i = c.semget(0, 1, 0o1600); "
+        "c.semctl(i, 0, 0, 0); print(i)"
+    )
+    python = sys.executable if not before else "/usr/bin/python3"
+    said = run([*before, python, "-c", probe], environment)
+    if not (int(said) > 0 and int(said) >> 30 & 1):
+        raise Failed(f"The interposer did not take a semget: its id was {said.strip()}.")

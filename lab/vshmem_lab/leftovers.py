@@ -17,8 +17,8 @@ from vshmem_lab.builds import vshmem
 from vshmem_lab.model import Failed
 
 SHARED = Path("/dev/shm")
-# Rivals' programs name what they put there so: `channel-PID-WHAT`.
-RIVAL = re.compile(r"channel-(\d+)-")
+# What rivals' programs put there is called `channel-PID-WHAT`, files of the suite `programs` `lab-PID-WHAT`.
+FILES = re.compile(r"(?:channel|lab)-(\d+)-")
 POOL = re.compile(r"vshmem-(lab-(\d+)-.*)")
 CLUSTER = re.compile(r"lab-(\d+)-")
 
@@ -28,10 +28,10 @@ def _gone(pid: str) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
 
-def sweep_rivals() -> None:
-    """Shared memory of rivals that were killed; what belongs to others stays."""
-    for path in SHARED.glob("channel-*"):
-        found = RIVAL.match(path.name)
+def sweep_files() -> None:
+    """Files of rivals and programs that were killed; what belongs to others stays."""
+    for path in SHARED.iterdir():
+        found = FILES.match(path.name)
         if not found or not _gone(found[1]):
             continue
         with contextlib.suppress(OSError):
@@ -40,7 +40,7 @@ def sweep_rivals() -> None:
 
 def sweep() -> None:
     """Everything."""
-    sweep_rivals()
+    sweep_files()
     for path in SHARED.glob("vshmem-lab-*"):
         found = POOL.fullmatch(path.name)
         if found and _gone(found[2]):

@@ -112,6 +112,13 @@ code "machines play on a core that they don't have for themselves" 0 play 200
 after=$(steal vm0)
 equal "of which they know ($((after - before)) ticks were stolen)" yes \
     "$([ "$after" -gt "$before" ] && echo yes)"
+code "one works there for a while" 124 vshmem exec vm0 -- timeout $((5 * slow)) sh -c 'while :; do :; done'
+code "vshmem doctor finds in the machine that its core is taken" 1 vshmem doctor --vm vm0 steal
+contains "as its kernel counts it" "The hypervisor took " "$(cat "$work/out")"
+code "and on the host, why" 1 vshmem doctor shared-cores
+for vm in vm0 vm1; do
+    contains "it names $vm" "vshmem-$VSHMEM_CLUSTER-$vm ($(qemu $vm))" "$(cat "$work/out")"
+done
 if [ "$(nproc)" -gt 1 ]; then
     (while sleep 0.01; do for vm in vm0 vm1; do taskset -apc "$(($(date +%s%N) / 10000000 % $(nproc)))" \
         "$(qemu "$vm")" >/dev/null; done; done) &

@@ -1,6 +1,8 @@
 //! Lists of processors as the kernel writes them: `0-2,8`.
 
+use rustix::thread::{sched_getaffinity, CpuSet};
 use std::collections::BTreeSet;
+use std::io;
 
 /// A set of processors.
 pub type Cpus = BTreeSet<usize>;
@@ -15,6 +17,15 @@ pub fn parse(text: &str) -> Cpus {
         Some(first.parse().ok()?..=last.parse::<usize>().ok()?.min(MOST))
     });
     ranges.flatten().collect()
+}
+
+/// The processors that run, and that this process may use.
+///
+/// # Errors
+/// The kernel can't be asked.
+pub fn admitted() -> io::Result<Cpus> {
+    let allowed = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect())
 }
 
 /// Writes a list.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 CLOCK = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 KSM = "/sys/kernel/mm/ksm/run"
+POLL = "/sys/module/kvm/parameters/halt_poll_ns"
 DRIVER = "/sys/bus/pci/drivers/vshmem"
 GUEST, HOST = "guest", "host"
 
@@ -122,5 +123,15 @@ PLANTS = (
         "busybox insmod /run/modules/vhost_net.ko",
         Planted(vhost="off"),
     ),
+    Plant(
+        "KVM does not poll for a halted processor",
+        HOST,
+        "halt-polling",
+        f"cat {POLL} >/run/polled; echo 0 >{POLL}",
+        f"cat /run/polled >{POLL}",
+    ),
     Plant("equal pages are merged", HOST, "ksm", f"echo 1 >{KSM}", f"echo 0 >{KSM}"),
 )
+# Of a machine that boots for it.
+MODEL = "qemu64"
+POOR = Plant(f"the processor's model is poor ({MODEL})", GUEST, "vector-instructions")

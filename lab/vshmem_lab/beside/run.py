@@ -16,7 +16,16 @@ from pathlib import Path
 
 from vshmem_lab import leftovers, paths, system
 from vshmem_lab.beside import numad, witnesses
-from vshmem_lab.beside.plants import GUEST, HOST, MACHINE, PLANTS, Plant, Planted
+from vshmem_lab.beside.plants import (
+    GUEST,
+    HOST,
+    MACHINE,
+    MODEL,
+    PLANTS,
+    POOR,
+    Plant,
+    Planted,
+)
 from vshmem_lab.model import Failed
 from vshmem_lab.process import run
 from vshmem_lab.running import INTERRUPTED
@@ -70,9 +79,20 @@ class Machine:
         return run([self._command, *words], limit=LIMIT)
 
 
+def _qemu(folder: Path, model: str) -> None:
+    """A QEMU whose machines have this model of a processor, whatever else it is told."""
+    qemu = folder / "qemu-system-x86_64"
+    told = f'case " $* " in *" -accel "*) set -- "$@" -cpu {model} ;; esac'
+    qemu.write_text(f'#!/bin/sh\n{told}\nexec {shutil.which(qemu.name)} "$@"\n')
+    qemu.chmod(0o755)
+
+
 @contextlib.contextmanager
-def machine() -> Iterator[Machine]:
-    """An emulated machine with two nodes and the modules of a host; nothing is left of it."""
+def machine(model: str | None = None) -> Iterator[Machine]:
+    """An emulated machine with two nodes and the modules of a host; nothing is left of it.
+
+    Its processor's model is the best that QEMU emulates, or this one.
+    """
     cluster = f"lab-{os.getpid()}-beside"
     with tempfile.TemporaryDirectory(prefix="beside.") as name:
         folder = Path(name)
@@ -91,8 +111,13 @@ def machine() -> Iterator[Machine]:
         size = ("-n", "1", "--cpus", str(CPUS), "--memory", "2G", "--placement", "unpinned")
         more = ("--no-net", "--accel", "tcg", "--timeout", "600", "--kernel", kernel)
         shares = [w for f in (folder, paths.command().parent) for w in ("--share", str(f))]
+        path = os.environ["PATH"]
+        if model:
+            _qemu(folder, model)
+            path = f"{folder}:{path}"
         try:
-            run([str(command), "up", "-c", cluster, *size, *more, *shares], limit=LIMIT)
+            words = [str(command), "up", "-c", cluster, *size, *more, *shares]
+            run(words, {"PATH": path}, limit=LIMIT)
             found = Machine(command, cluster)
             found.shell(f"set -e; mkdir /run/modules; cp {folder}/*.ko /run/modules; {load}")
             yield found
@@ -169,6 +194,11 @@ def beside(file: Path) -> Path:
         about = {"machine": system.describe(), "versions": versions, "plants": plants}
         about["kernel"] = here.shell("uname -r").strip()
         about["numad"] = numad.outcomes(here.shell)
+    usual = next(one["said"] for one in plants if one["part"] == GUEST)
+    with machine(MODEL) as here:
+        witnesses.start_tuned(here.shell)
+        witnesses.profile(here.shell, GUEST)
+        plants.append(_new(POOR, usual, witnesses.all_said(here.shell)))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n")
     return file

@@ -61,5 +61,5 @@ class Channels:
             _, told, why = str(failure).partition(f": {paths.MISSING}")
             raise Missing(why) if told else failure from None
         finally:
-            leftovers.sweep_rivals()
+            leftovers.sweep_files()
         return [dataclasses.replace(found, placement=placement)]

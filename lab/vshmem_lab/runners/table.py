@@ -20,6 +20,7 @@ from vshmem_lab.runners import (
     mpi,
     onekernel,
     podman,
+    programs,
     vsuite,
     xen,
     xen_domain,
@@ -46,6 +47,7 @@ class Runners:
         self._machines: dict[tuple[int, int, machines.Kind | None], machines.Machines] = {}
         self._containers: podman.Podman | None = None
         self._xen_host: xen_host.Xen | None = None
+        self._files: programs.Files | None = None
         self._found: dict[str, Runner] = {}
         self._makers: dict[str, Callable[[], Runner]] = {
             "ipcbench": lambda: onekernel.Ipcbench({}, pair),
@@ -73,6 +75,13 @@ class Runners:
             "vsock between machines": machines.vsock,
             "network": lambda: machines.Network(self.machines()),
             "wakeup": lambda: machines.Wakeup(self.machines()),
+            "program": lambda: programs.Programs(self._program_files(), {}),
+            "program, Vshmem": lambda: programs.Programs(
+                self._program_files(), self._pool("vshmem")
+            ),
+            "program, Vshmem before": lambda: programs.Programs(
+                self._program_files(), self._pool("before")
+            ),
             "Xen": lambda: xen.Domains(repetitions, seconds),
             **mpi.runners(self.machines, pair),
             **environments.runners(self.machines, pair, self._podman, self._xen),
@@ -117,6 +126,11 @@ class Runners:
             found = xen_host.Xen(xen_domain.files())
             self._xen_host = self._stack.enter_context(found)
         return self._xen_host
+
+    def _program_files(self) -> programs.Files:
+        if self._files is None:
+            self._files = self._stack.enter_context(programs.Files())
+        return self._files
 
     def _pool(self, which: str) -> dict[str, str]:
         """The environment of a build's programs: it has a pool of its own."""

@@ -7,7 +7,7 @@ from vshmem_lab.model import Case, Contender, Wanted
 FLOOR, KERNEL, VSHMEM = "bare", "kernel", "Vshmem"
 SEGMENT = "segment and semaphores"
 # Runners that an earlier build has, too.
-EARLIER = ("ipcbench, Vshmem", "channel, Vshmem")
+EARLIER = ("ipcbench, Vshmem", "channel, Vshmem", "program, Vshmem")
 
 
 def faster(times: float, than: str = KERNEL, size: int = 0) -> Wanted:

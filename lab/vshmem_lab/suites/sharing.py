@@ -152,6 +152,7 @@ LIVES = (
     both(f"{FORK}, no call made", "process plain", within(1.05, KERNEL)),
     both(f"{FORK}, a semaphore used before", "process used", within(1.05, KERNEL)),
     both(f"{FORK}, a segment attached", "process attached", within(1.2, KERNEL)),
+    both("fork, exec of another program and wait", "process exec", within(1.05, KERNEL)),
     both("the first call of a process", "process first", Wanted(absolute=500_000)),
     memory("memory of a process that has called, its own", 0),
     memory("memory of a process that has called, with what it shares", 1),

@@ -9,12 +9,13 @@ from vshmem_lab.suites import (
     dwarfs,
     hypervisors,
     mpi,
+    programs,
     rivals,
     sharing,
     vsuite,
     xen,
 )
 
-ALL = (sharing, rivals, mpi, dwarfs, algebra, hypervisors, vsuite, bigdata, xen)
+ALL = (sharing, rivals, mpi, dwarfs, algebra, hypervisors, programs, vsuite, bigdata, xen)
 SUITES: dict[str, tuple[Case, ...]] = {suite.SUITE: suite.CASES for suite in ALL}
 ABOUT = {suite.SUITE: suite.__doc__.splitlines()[0].split(": ", 1)[1].rstrip(".") for suite in ALL}

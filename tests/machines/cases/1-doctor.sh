@@ -192,3 +192,22 @@ code "and undone" 0 vshmem doctor -c "$large" --vm vm0 --undo
 equal "so that no program gets one" never "$(in_force)"
 [ "$shows" = no ] || WITHIN=90 eventually "which shows again" is_far
 vshmem down -c "$large" >"$work/out" 2>&1
+
+# The same machine with a poor model of a processor, of which QEMU is told last.
+mkdir "$work/poor"
+cat >"$work/poor/qemu-system-x86_64" <<END
+#!/bin/sh
+case " \$* " in *" -accel "*) set -- "\$@" -cpu qemu64 ;; esac
+exec $(command -v qemu-system-x86_64) "\$@"
+END
+chmod 755 "$work/poor/qemu-system-x86_64"
+if ! PATH=$work/poor:$PATH LIMIT=300 vshmem up -c "$large" -n 1 --memory 640M --no-net >"$work/up" 2>&1; then
+    failed "a machine with a poor model of a processor comes up" "$(cat "$work/up")"
+    exit 1
+fi
+in_large "echo madvise >$thp"
+expected=$(printf '%s\n' "$others" vector-instructions | xargs -n 1 | sort | xargs)
+equal "doctor finds that its processor lacks vector instructions, and nothing else" "$expected" "$(costly)"
+code "which only another model cures" 1 vshmem doctor -c "$large" --vm vm0 vector-instructions
+contains "when the machine is started anew" "(machine restart)" "$(cat "$work/out")"
+vshmem down -c "$large" >"$work/out" 2>&1

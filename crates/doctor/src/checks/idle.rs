@@ -59,6 +59,9 @@ fn guest(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
             "the kernel was told {word}, and does not say whether it obeys"
         )));
     }
+    if hypervisor == Some(Hypervisor::Kvm) && matches!(&*driver, "haltpoll" | "none") {
+        measure(look);
+    }
     if driver == "haltpoll" {
         return polling(look);
     }
@@ -74,6 +77,15 @@ fn guest(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
         )),
         _ => Ok(Verdict::unknown("what an exit costs here depends on the hypervisor, which is not KVM")),
     }
+}
+
+/// What it takes to wake a processor, as processors idle now.
+fn measure(look: &mut Look<'_>) {
+    let Some(wake) = look.instruments.wake() else { return };
+    if let Some(time) = wake.there_and_back {
+        look.measure("to an idle processor and back", time, "µs");
+    }
+    look.measure("how late a sleep of a millisecond ends", wake.late, "µs");
 }
 
 /// What the driver haltpoll is worth: its governor decides for how long it polls, up to a limit.

@@ -24,7 +24,6 @@ use crate::system::System;
 use meter::{Meter, Taken};
 use policy::{Settings, State, Why};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
-use rustix::thread::{sched_getaffinity, CpuSet};
 use schemars::JsonSchema;
 use sd_notify::NotifyState;
 use serde::Serialize;
@@ -112,7 +111,6 @@ fn asked_to_end(signals: &Signals) -> Result<bool> {
 
 /// The processors, and what is remembered of each.
 struct Daemon<'a> {
-    system: &'a System,
     source: Source,
     settings: Settings,
     meter: Meter<'a>,
@@ -132,7 +130,7 @@ impl<'a> Daemon<'a> {
     fn new(system: &'a System, source: Source) -> Daemon<'a> {
         let settings = Settings::default();
         let meter = Meter::new(system, source);
-        Daemon { system, source, settings, meter, begun: Instant::now(), kept: BTreeMap::new() }
+        Daemon { source, settings, meter, begun: Instant::now(), kept: BTreeMap::new() }
     }
 
     /// Decides anew; whether anything is done otherwise than before.
@@ -173,7 +171,7 @@ impl<'a> Daemon<'a> {
 
     /// Follows processors that come and go, also by this process's control group.
     fn follow_processors(&mut self) -> Result<bool> {
-        let now = admitted(self.system)?;
+        let now = admitted()?;
         let before = self.kept.len();
         self.kept.retain(|cpu, _| now.contains(cpu));
         let mut changed = self.kept.len() != before;
@@ -232,12 +230,9 @@ impl<'a> Daemon<'a> {
     }
 }
 
-/// The processors that run, and that this process may use.
-fn admitted(system: &System) -> Result<Cpus> {
-    let online = system.need("sys/devices/system/cpu/online").map_err(|unseen| error!("{unseen}"))?;
-    let allowed = sched_getaffinity(None).explain(|| "could not ask for this process's processors".into())?;
-    let admits = |cpu: &usize| *cpu < CpuSet::MAX_CPU && allowed.is_set(*cpu);
-    Ok(cpus::parse(&online).into_iter().filter(admits).collect())
+/// The processors that this process may use.
+fn admitted() -> Result<Cpus> {
+    cpus::admitted().explain(|| "could not ask for this process's processors".into())
 }
 
 fn reason(why: Why, state: &State, source: Source, ended: Option<&str>) -> String {

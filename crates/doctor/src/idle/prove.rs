@@ -107,7 +107,7 @@ pub fn prove(system: &System, instruments: &dyn Instruments, file: &Path) -> Res
     let steal = counts_steal(&mut look).map_err(unseen)?;
     let source = if steal { Source::Steal } else { Source::HoldUps };
     let signals = Signals::watch(&TERMINATION).explain(|| "could not wait for signals".into())?;
-    let cpus = admitted(system)?;
+    let cpus = admitted()?;
     let spinners = cpus.iter().map(|cpu| Spinner::start(*cpu)).collect::<std::io::Result<Vec<_>>>();
     let mut spinners = spinners.explain(|| "could not start processes".into())?;
     let mut watts = energy::read(system);

@@ -1,5 +1,7 @@
 //! What is measured: by this kernel, or as it was recorded.
 
+use crate::cpus;
+
 mod clock;
 pub mod energy;
 mod memory;
@@ -11,6 +13,7 @@ pub use clock::Clock;
 pub use memory::Touch;
 pub use processor::Kvm;
 pub use quantum::Quantum;
+pub use wake::Wake;
 
 /// What measures. `None`: it can't be measured here.
 pub trait Instruments {
@@ -24,6 +27,8 @@ pub trait Instruments {
     fn touch(&self) -> Option<Touch>;
     /// How even the processor's work is.
     fn quantum(&self) -> Option<Quantum>;
+    /// What it takes to wake a processor that idles.
+    fn wake(&self) -> Option<Wake>;
 }
 
 /// This kernel's.
@@ -49,6 +54,10 @@ impl Instruments for Live {
     fn quantum(&self) -> Option<Quantum> {
         quantum::measure()
     }
+
+    fn wake(&self) -> Option<Wake> {
+        wake::measure(&cpus::admitted().ok()?).ok()
+    }
 }
 
 /// What was recorded beside a tree, if anything.
@@ -64,6 +73,8 @@ pub struct Recorded {
     pub touch: Option<Touch>,
     /// How even the work was.
     pub quantum: Option<Quantum>,
+    /// What it took to wake a processor.
+    pub wake: Option<Wake>,
 }
 
 impl Instruments for Recorded {
@@ -85,5 +96,9 @@ impl Instruments for Recorded {
 
     fn quantum(&self) -> Option<Quantum> {
         self.quantum
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        self.wake
     }
 }
