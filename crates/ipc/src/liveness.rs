@@ -10,8 +10,9 @@ use vshmem_pool::lock::SignalsBlocked;
 
 /// Dead slots that a new process cleans up on its way in, at the most.
 const REAPED_PER_CLAIM: u32 = 4;
-/// Slots that it looks at for that.
-const LOOKED_AT_PER_CLAIM: u32 = 16;
+/// Slots that it looks at for that: on either side of its own, and anywhere.
+const LOOKED_AT_NEARBY: usize = 8;
+const LOOKED_AT_ANYWHERE: u32 = 4;
 
 /// How often a newcomer to a full pool looks whether the one who cleans up has made room, and how long it
 /// naps before each time.
@@ -50,19 +51,31 @@ pub fn claim(
     None
 }
 
+/// Cleans up after some of the dead. In the slots that are taken next, so that they are free by then; in those
+/// that were taken last, for most children end before their parent forks again, and what they leave makes each
+/// fork longer (lists of attachment records are walked); and in some anywhere, for all others. Not in the same
+/// ones each time: to look at a process that lives takes system calls.
 fn reap_some(c: &Ctx, from: u32) {
     let high = c.pool.root().proc_high.load(Relaxed).clamp(1, c.pool.proc_slots());
     let mut reaped = 0;
     // Nobody's fork, nor anybody's first call, may wait for a process that is stopped somewhere else.
     let signals = SignalsBlocked::hurried(c.kernel);
-    for i in 1..=LOOKED_AT_PER_CLAIM.min(high) {
+    let next = (from.saturating_add(1)..high).take(LOOKED_AT_NEARBY);
+    let last = (0..from.min(high)).rev().take(LOOKED_AT_NEARBY);
+    for slot in next.chain(last).chain((0..LOOKED_AT_ANYWHERE).map(|i| anywhere(from, i, high))) {
         if signals.has_failed() || reaped == REAPED_PER_CLAIM {
             return;
         }
-        if reap_slot(c, &signals, from.wrapping_add(i) % high) {
+        if reap_slot(c, &signals, slot) {
             reaped += 1;
         }
     }
+}
+
+/// A slot below `high`: another one for each `from` and `i`, evenly spread.
+fn anywhere(from: u32, i: u32, high: u32) -> u32 {
+    let hash = from.wrapping_mul(LOOKED_AT_ANYWHERE).wrapping_add(i).wrapping_mul(0x9e37_79b9);
+    (u64::from(hash) * u64::from(high) >> 32) as u32
 }
 
 /// For a caller that found no memory or no entry free: cleans up after every dead process, finishes what

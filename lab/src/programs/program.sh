@@ -29,8 +29,9 @@ trap 'exit 1' HUP INT TERM
 cd "$work"
 
 on() { env ${PRELOAD:+"LD_PRELOAD=$PRELOAD"} "$@"; }
-serve() { # serve COMMAND...: in the background; it ends with this script
-    setpriv --pdeathsig TERM env ${PRELOAD:+"LD_PRELOAD=$PRELOAD"} "$@" >server.log 2>&1 &
+# serve COMMAND...: in the background; it ends with this script. Apache sends what ends it to its process group.
+serve() {
+    setpriv --pdeathsig TERM setsid env ${PRELOAD:+"LD_PRELOAD=$PRELOAD"} "$@" >server.log 2>&1 &
     server=$!
 }
 quietly() {

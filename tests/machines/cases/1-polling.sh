@@ -15,10 +15,10 @@ fi
 were=$(cat "$limit")
 clean_up() { echo "$were" >"$limit"; }
 
-# What costs here, but for what the host's load changes at any time.
+# What costs here, of what has nothing to do with the host's load, and with machines that others run here.
 costly() {
-    vshmem doctor --json | field '*sorted(f["id"] for f in told["findings"] if f["verdict"] == "costs" and
-        f["id"] not in ("jitter", "run-delay", "steal", "interrupts"))'
+    vshmem doctor --json clock-source vector-instructions cx16 pcid huge-pages ksm timer-slack governor idle-states \
+        idle-exits | field '*sorted(f["id"] for f in told["findings"] if f["verdict"] == "costs")'
 }
 # Microseconds to an idle processor and back; the least of three counts, since others run.
 waking() {

@@ -56,6 +56,25 @@ fn a_fork_counts_for_the_child_too() {
     assert_eq!(shm::stat(d, ids[29]).unwrap().nattch, 1);
 }
 
+/// Those of a server that forks for each request, and of a fuzzer.
+#[test]
+fn children_that_end_one_after_another_leave_no_records() {
+    let world = World::new(4 << 20);
+    let a = world.process();
+    let c = &a.ctx();
+    let id = shm::get(c, IPC_PRIVATE, 100, 0o600).unwrap();
+    shm::attach(c, id, 0).unwrap();
+    let children = c.pool.proc_slots() / 2;
+    for _ in 0..children {
+        let child = world.process();
+        c.budget.renew();
+        assert!(shm::fork(c, child.id()));
+        child.kill();
+    }
+    let known = (0..c.pool.proc_slots()).filter(|slot| c.process(*slot).is_some()).count();
+    assert!(children > 20 && known <= 5, "{known} of {children} have a slot");
+}
+
 #[test]
 fn a_removed_segment_goes_with_the_last_attachment() {
     let world = World::new(1 << 20);
