@@ -209,5 +209,5 @@ in_large "echo madvise >$thp"
 expected=$(printf '%s\n' "$others" vector-instructions | xargs -n 1 | sort | xargs)
 equal "doctor finds that its processor lacks vector instructions, and nothing else" "$expected" "$(costly)"
 code "which only another model cures" 1 vshmem doctor -c "$large" --vm vm0 vector-instructions
-contains "when the machine is started anew" "(machine restart)" "$(cat "$work/out")"
+contains "when the machine is started anew" "(needs a restart of the machine)" "$(cat "$work/out")"
 vshmem down -c "$large" >"$work/out" 2>&1
