@@ -57,7 +57,8 @@ missing=$(grep 'missing:' "$work/said" | grep -v 'not installed' || true)
 [ -z "$missing" ] || fail "not measured: $missing"
 
 # Real programs, each of which does something.
-"$lab" run programs --miniature --contender Vshmem --output "$work/programs" >"$work/said" 2>&1 || fail "$(cat "$work/said")"
+"$lab" run programs --miniature --contender Vshmem --output "$work/programs" >"$work/said" 2>&1 ||
+    fail "$(cat "$work/said")"
 missing=$(grep 'missing:' "$work/said" | grep -v 'not installed' || true)
 [ -z "$missing" ] || fail "not measured: $missing"
 

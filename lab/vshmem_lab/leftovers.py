@@ -17,7 +17,8 @@ from vshmem_lab.builds import vshmem
 from vshmem_lab.model import Failed
 
 SHARED = Path("/dev/shm")
-# What rivals' programs put there is called `channel-PID-WHAT`, files of the suite `programs` `lab-PID-WHAT`.
+# Rivals' programs name what they put there so: `channel-PID-WHAT`; the suite `programs`:
+# `lab-PID-WHAT`.
 FILES = re.compile(r"(?:channel|lab)-(\d+)-")
 POOL = re.compile(r"vshmem-(lab-(\d+)-.*)")
 CLUSTER = re.compile(r"lab-(\d+)-")

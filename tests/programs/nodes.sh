@@ -25,8 +25,8 @@ job() {
         env LD_PRELOAD="$preload" VSHMEM_POOL="$pool" "$@" "$PROGRAMS_FORBID" $program >job.log 2>&1
 }
 
-# What a rank writes goes to a file of its own: MPICH's launcher loses, now and then, the output of a job whose
-# ranks fail at once, and ends with 0.
+# What a rank writes goes to a file of its own: MPICH's launcher loses, now and then, the output of a job
+# whose ranks fail at once, and ends with 0.
 printf '#!/bin/sh\nexec "$@" >>ranks.log 2>&1\n' >to-file
 chmod +x to-file
 

@@ -3,7 +3,7 @@
 #
 #   stress STRESSOR N OPTION...   stress-ng by N workers
 #   pgbench                       PostgreSQL, all of whose shared memory is System V's, and four clients
-#   apache                        Apache httpd with a System V semaphore for its accept mutex, and eight clients
+#   apache                        Apache httpd whose accept mutex is a System V semaphore, and eight clients
 #   uwsgi                         uWSGI with one for its locks, and eight clients
 #   fakeroot                      fakeroot over queues: an ordinary user's chown
 #   berkeleydb                    Berkeley DB in a System V segment, and two processes
@@ -29,7 +29,8 @@ trap 'exit 1' HUP INT TERM
 cd "$work"
 
 on() { env ${PRELOAD:+"LD_PRELOAD=$PRELOAD"} "$@"; }
-# serve COMMAND...: in the background; it ends with this script. Apache sends what ends it to its process group.
+# serve COMMAND...: in the background; it ends with this script. In a session of its own, for Apache sends what
+# ends it to its process group.
 serve() {
     setpriv --pdeathsig TERM setsid env ${PRELOAD:+"LD_PRELOAD=$PRELOAD"} "$@" >server.log 2>&1 &
     server=$!

@@ -26,10 +26,7 @@ def program(name: str, words: str, *wanted: Wanted) -> Case:
 
 
 CASES = (
-    *(
-        program(f"stress-ng --sem-sysv {n}, an operation", f"stress sem-sysv {n}")
-        for n in (2, 8)
-    ),
+    *(program(f"stress-ng --sem-sysv {n}, an operation", f"stress sem-sysv {n}") for n in (2, 8)),
     program("stress-ng --msg 16 with types, a message", "stress msg 16 --msg-types 10"),
     program(
         "stress-ng --shm-sysv 2, small, an operation",

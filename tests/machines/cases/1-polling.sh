@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # lib.sh sets it
-# vshmem doctor on a host that is a machine of KVM itself, whose idle processors may poll before they halt: what
-# no emulated machine shows. Only where it can be set.
+# vshmem doctor on a host that is a machine of KVM itself, whose idle processors may poll before they halt:
+# what no emulated machine shows. Only where it can be set.
 
 idle=/sys/devices/system/cpu/cpuidle
 limit=/sys/module/haltpoll/parameters/guest_halt_poll_ns
@@ -17,8 +17,8 @@ clean_up() { echo "$were" >"$limit"; }
 
 # What costs here, of what has nothing to do with the host's load, and with machines that others run here.
 costly() {
-    vshmem doctor --json clock-source vector-instructions cx16 pcid huge-pages ksm timer-slack governor idle-states \
-        idle-exits | field '*sorted(f["id"] for f in told["findings"] if f["verdict"] == "costs")'
+    vshmem doctor --json clock-source vector-instructions cx16 pcid huge-pages ksm timer-slack governor \
+        idle-states idle-exits | field '*sorted(f["id"] for f in told["findings"] if f["verdict"] == "costs")'
 }
 # Microseconds to an idle processor and back; the least of three counts, since others run.
 waking() {
