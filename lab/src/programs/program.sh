@@ -29,8 +29,8 @@ trap 'exit 1' HUP INT TERM
 cd "$work"
 
 on() { env ${PRELOAD:+"LD_PRELOAD=$PRELOAD"} "$@"; }
-# serve COMMAND...: in the background; it ends with this script. In a session of its own, for Apache sends what
-# ends it to its process group.
+# serve COMMAND...: in the background; it ends with this script. In a session of its own, for Apache sends
+# what ends it to its process group.
 serve() {
     setpriv --pdeathsig TERM setsid env ${PRELOAD:+"LD_PRELOAD=$PRELOAD"} "$@" >server.log 2>&1 &
     server=$!
