@@ -75,7 +75,7 @@ fn reap_some(c: &Ctx, from: u32) {
 /// A slot below `high`: another one for each `from` and `i`, evenly spread.
 fn anywhere(from: u32, i: u32, high: u32) -> u32 {
     let hash = from.wrapping_mul(LOOKED_AT_ANYWHERE).wrapping_add(i).wrapping_mul(0x9e37_79b9);
-    (u64::from(hash) * u64::from(high) >> 32) as u32
+    ((u64::from(hash) * u64::from(high)) >> 32) as u32
 }
 
 /// For a caller that found no memory or no entry free: cleans up after every dead process, finishes what
