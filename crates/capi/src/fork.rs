@@ -14,14 +14,15 @@ use crate::{gate, interrupted, revoked};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
 use vshmem_pool::{Ctx, ProcId};
-use vshmem_transport::{process, Handle, Liveness};
+use vshmem_transport::process::Fork;
+use vshmem_transport::{Handle, Liveness};
 
 /// What was claimed for the child. Under the gate from before the fork until after it.
 struct Claimed {
     /// By pool.
     slots: [Option<(ProcId, Liveness)>; MAX_POOLS],
-    /// The namespaces that it will be in; 0: unknown.
-    namespaces: u32,
+    /// From which it learns when it began.
+    fork: Fork,
 }
 
 struct Shared(UnsafeCell<Claimed>);
@@ -29,7 +30,7 @@ struct Shared(UnsafeCell<Claimed>);
 // SAFETY: only touched by the thread that forks, which holds the gate, and by the child's one thread.
 unsafe impl Sync for Shared {}
 
-static CLAIMED: Shared = Shared(UnsafeCell::new(Claimed { slots: [None; MAX_POOLS], namespaces: 0 }));
+static CLAIMED: Shared = Shared(UnsafeCell::new(Claimed { slots: [None; MAX_POOLS], fork: Fork::NONE }));
 
 /// Before the fork.
 pub extern "C" fn prepare() {
@@ -40,11 +41,11 @@ pub extern "C" fn prepare() {
     let Some(page) = page::existing() else { return };
     // SAFETY: we hold the gate.
     let shared = unsafe { &mut *CLAIMED.0.get() };
-    shared.namespaces = process::namespaces_of_children();
     for (index, membership) in page.memberships.iter().enumerate() {
         let me = unpack(membership.me.load(Ordering::Acquire)).filter(|_| !revoked::is_revoked(index));
         shared.slots[index] = me.and_then(|me| claim_for_child(index, me, page.pid()));
     }
+    shared.fork = Fork::now(page.pid());
 }
 
 /// If this fails, the child makes itself known later, at its first call.
@@ -87,11 +88,11 @@ pub extern "C" fn child() {
     let Some(page) = page::existing() else { return };
     page::wipe_in_child();
     interrupted::forget();
-    take_claimed(|index, me, liveness, namespaces| {
+    take_claimed(|index, me, liveness, fork| {
         let _errno = ErrnoGuard::now();
         // SAFETY: the parent claimed it for this child.
         unsafe { liveness.keep_in_child() };
-        let started = process::started_now(namespaces, state::started_of(index));
+        let started = fork.started_in_child(state::started_of(index));
         // SAFETY: the parent was known to the pool, so it is open.
         unsafe { POOLS[index].opened() }.pool.adopt_process(me, page.pid(), started);
         state::become_member(page, index, me, Some(liveness), started);
@@ -99,18 +100,18 @@ pub extern "C" fn child() {
     gate::open_in_child();
 }
 
-fn take_claimed(mut each: impl FnMut(usize, ProcId, Liveness, u32)) {
+fn take_claimed(mut each: impl FnMut(usize, ProcId, Liveness, Fork)) {
     if !gate::is_closed_for_fork() {
         return;
     }
     let claimed = CLAIMED.0.get();
     for index in 0..MAX_POOLS {
         // SAFETY: the thread that forks holds the gate; the child has one thread.
-        let (slot, namespaces) = unsafe { ((*claimed).slots[index], (*claimed).namespaces) };
+        let (slot, fork) = unsafe { ((*claimed).slots[index], (*claimed).fork) };
         if let Some((me, liveness)) = slot {
             // SAFETY: as above.
             unsafe { (*claimed).slots[index] = None };
-            each(index, me, liveness, namespaces);
+            each(index, me, liveness, fork);
         }
     }
 }

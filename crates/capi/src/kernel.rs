@@ -1,7 +1,7 @@
 //! What the pool and the upper half need of the kernel below, from the crates `transport` and `wait`.
 
 use crate::errno::ErrnoGuard;
-use crate::page::{self, Page, MAX_POOLS};
+use crate::page::{self, unpack, Page, MAX_POOLS};
 use crate::pools::Opened;
 use crate::state::{OpenPool, POOLS};
 use crate::{cred, gate, interrupted, raw};
@@ -40,7 +40,7 @@ impl SeenAlive {
 
 impl Kernel for OpenPool {
     fn alive(&self, slot: u32, pid: u32, started: u64) -> bool {
-        process::is_alive(&self.asked().handle, slot, pid, started)
+        self.is_mine(slot, pid) || process::is_alive(&self.asked().handle, slot, pid, started)
     }
 
     fn alive_lately(&self, slot: u32, pid: u32, started: u64) -> bool {
@@ -190,6 +190,15 @@ impl OpenPool {
     fn asked(&self) -> &'static Opened {
         // SAFETY: a call is made on pools that are open.
         unsafe { self.opened() }
+    }
+
+    /// Is a slot of the pool the calling process's own? One that it had before it executed this program, under
+    /// the same pid, is not.
+    fn is_mine(&self, slot: u32, pid: u32) -> bool {
+        page::existing().is_some_and(|page| {
+            let me = unpack(page.memberships[self.place()].me.load(Ordering::Acquire));
+            pid == page.pid() && me.is_some_and(|me| me.slot == slot)
+        })
     }
 
     /// Its place among [`POOLS`].

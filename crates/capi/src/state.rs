@@ -262,7 +262,7 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
     let mut started = process::started();
     if started >> 32 == 0 {
         // Without /proc; a child of a process that had it is in the same namespaces, as a rule.
-        started = process::started_now(0, place.started.load(Ordering::Relaxed));
+        started = process::started_now(place.started.load(Ordering::Relaxed));
     }
     let mut claim = Claim::new(&opened.handle, Handle::claim_liveness);
     let slot = |started, take: &mut dyn FnMut(u32) -> bool| {

@@ -115,7 +115,7 @@ pub(crate) fn reap_slot(c: &Ctx, signals: &SignalsBlocked, slot: u32) -> bool {
     if dead == c.me || !c.owner_is_dead(dead) {
         return false;
     }
-    if !c.owner_is_gone(dead) {
+    if !c.dead_is_gone(dead) {
         dir::each_touched(c, dead, Kind::Shm, |index| shm::reap_process(c, signals, index, dead));
         return true;
     }

@@ -177,8 +177,12 @@ impl<'a> Ctx<'a> {
 
     /// Is the owner of a record certainly gone: dead, and not only running another program?
     pub fn owner_is_gone(&self, owner: ProcId) -> bool {
-        self.owner_is_dead(owner)
-            && self.ask(SEARCH, || self.pool.owner_is_gone(self.kernel, self.member, owner))
+        self.owner_is_dead(owner) && self.dead_is_gone(owner)
+    }
+
+    /// The same for an owner that is dead, or runs another program.
+    pub fn dead_is_gone(&self, owner: ProcId) -> bool {
+        self.ask(SEARCH, || !self.pool.has_executed(self.kernel, self.member, owner))
     }
 
     /// As [`Ctx::owner_is_gone`], but a no may be a few dozen microseconds old. A yes never is, and is paid

@@ -259,14 +259,16 @@ impl Pool {
 
     /// Is the owner of a record certainly gone: dead, and not only running another program?
     pub fn owner_is_gone(&self, kernel: &dyn Kernel, member: u16, owner: ProcId) -> bool {
-        if !self.owner_is_dead(kernel, member, owner) {
-            return false;
-        }
+        self.owner_is_dead(kernel, member, owner) && !self.has_executed(kernel, member, owner)
+    }
+
+    /// Does the owner of a record, which is dead else, certainly run another program?
+    pub fn has_executed(&self, kernel: &dyn Kernel, member: u16, owner: ProcId) -> bool {
         match (self.process(owner.slot), self.proc(owner.slot)) {
             (Some((id, of, pid)), Some(p)) if id == owner && of == member => {
-                !kernel.has_executed(pid, p.started.load(Relaxed))
+                kernel.has_executed(pid, p.started.load(Relaxed))
             }
-            _ => true,
+            _ => false,
         }
     }
 

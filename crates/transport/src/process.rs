@@ -5,6 +5,7 @@
 
 use core::ffi::CStr;
 use core::fmt::Write;
+use core::time::Duration;
 
 use crate::ending;
 use crate::stat::{self, Stat};
@@ -37,13 +38,42 @@ pub fn started() -> u64 {
     u64::from(namespaces()) << 32 | ticks
 }
 
-/// The number for the namespaces that children of the calling thread are in which it forks now; 0: unknown. A
-/// child that asks itself pays for a new process's /proc.
-pub fn namespaces_of_children() -> u32 {
-    match (inode(c"/proc/thread-self/ns/pid_for_children"), inode(c"/proc/thread-self/ns/time_for_children"))
-    {
-        (Some(pid), Some(time)) => namespaces_number(pid, time),
-        _ => 0,
+/// What a process knows just before it forks, from which its child learns when and where it began. To ask
+/// /proc takes microseconds, and more in a new process.
+#[derive(Clone, Copy, Debug)]
+pub struct Fork {
+    parent: u32,
+    /// By the parent's clock that counts from the kernel's start.
+    before: Duration,
+}
+
+/// A child that finds its parent's clock to be so far behind asks /proc.
+const SOON: Duration = Duration::from_secs(1);
+
+impl Fork {
+    /// None yet.
+    pub const NONE: Fork = Fork { parent: 0, before: Duration::ZERO };
+
+    /// Now, by the process that has this pid.
+    pub fn now(pid: u32) -> Fork {
+        Fork { parent: pid, before: sys::time(libc::CLOCK_BOOTTIME) }
+    }
+
+    /// The same as [`started`], for the child, by the clock. `parents`: its parent's.
+    ///
+    /// The child is in its parent's namespaces if both see the same pid and clock: a parent in another PID
+    /// namespace has pid 0, and time namespaces exist to have other clocks. One that is ahead by less than
+    /// [`SOON`] looks like a child that was scheduled late, and is as good. Not seen is that the parent moved
+    /// itself to another time namespace after `parents` was noted; its child is then unknown there once it
+    /// has executed another program.
+    pub fn started_in_child(&self, parents: u64) -> u64 {
+        let now = sys::time(libc::CLOCK_BOOTTIME);
+        // SAFETY: takes nothing, changes nothing.
+        let parent = unsafe { syscall!(libc::SYS_getppid) };
+        let is_soon = now.checked_sub(self.before).is_some_and(|late| late < SOON);
+        let is_same = parent == self.parent as isize && is_soon;
+        let known = Some((parents >> 32) as u32).filter(|its| is_same && *its != 0);
+        started_at(now, known.unwrap_or_else(namespaces), parents)
     }
 }
 
@@ -51,12 +81,15 @@ fn inode(path: &CStr) -> Option<u32> {
     sys::stat_at(libc::AT_FDCWD, path, 0).ok().map(|stat| stat.st_ino as u32)
 }
 
-/// The same as [`started`] for a child that was forked just now, by the clock, into namespaces that its
-/// parent has asked for; 0: they are asked for now. Without /proc they are taken to be its parent's.
-pub fn started_now(namespaces_given: u32, parent: u64) -> u64 {
-    let ticks = sys::time(libc::CLOCK_BOOTTIME).as_millis() as u64 * TICKS / 1000;
-    let known = Some(namespaces_given).filter(|given| *given != 0).unwrap_or_else(namespaces);
-    let namespaces = if known == 0 { parent & 0xffff_ffff << 32 } else { u64::from(known) << 32 };
+/// The same as [`started`] by the clock, for a process that began just now and has no /proc, or may have
+/// none; then it is taken to be in its parent's namespaces.
+pub fn started_now(parents: u64) -> u64 {
+    started_at(sys::time(libc::CLOCK_BOOTTIME), namespaces(), parents)
+}
+
+fn started_at(now: Duration, namespaces: u32, parents: u64) -> u64 {
+    let ticks = now.as_millis() as u64 * TICKS / 1000;
+    let namespaces = if namespaces == 0 { parents & 0xffff_ffff << 32 } else { u64::from(namespaces) << 32 };
     namespaces | ticks & TICKS_MASK
 }
 
@@ -82,12 +115,17 @@ pub fn is_gone(pid: u32, started: u64) -> bool {
     if pid == 0 || theirs == 0 || theirs != namespaces() {
         return false;
     }
-    // SAFETY: signal 0 only asks.
-    if unsafe { syscall!(libc::SYS_kill, pid, 0) } == -(libc::ESRCH as isize) {
+    if has_no_process(pid) {
         return true;
     }
     // The pid may have been given to another process.
     ticks != 0 && stat::of(Some(pid)).is_some_and(|stat| !has_noted(stat.start, ticks))
+}
+
+/// Whether no process has this pid, as far as this one sees.
+fn has_no_process(pid: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    unsafe { syscall!(libc::SYS_kill, pid, 0) == -(libc::ESRCH as isize) }
 }
 
 /// Whether a process has exited although it seems to hold its liveness lock. The kernel closes its files
@@ -98,10 +136,7 @@ pub fn has_left(pid: u32, started: u64) -> bool {
     if pid == 0 || theirs == 0 {
         return false;
     }
-    let is_over = ending::is_over(pid).unwrap_or_else(|| {
-        // SAFETY: signal 0 only asks.
-        unsafe { syscall!(libc::SYS_kill, pid, 0) == -(libc::ESRCH as isize) }
-    });
+    let is_over = ending::is_over(pid).unwrap_or_else(|| has_no_process(pid));
     is_over && theirs == namespaces()
 }
 
@@ -109,7 +144,8 @@ pub fn has_left(pid: u32, started: u64) -> bool {
 /// all the same, it runs another program now. A zombie is over, unless other threads of its process go on.
 pub fn has_executed(pid: u32, started: u64) -> bool {
     let (theirs, ticks) = ((started >> 32) as u32, started & TICKS_MASK);
-    if pid == 0 || theirs == 0 || ticks == 0 || theirs != namespaces() {
+    // Most that are asked for are gone, which is told sooner than what the caller's namespaces are.
+    if pid == 0 || theirs == 0 || ticks == 0 || has_no_process(pid) || theirs != namespaces() {
         return false;
     }
     let alive = |stat: Stat| has_noted(stat.start, ticks) && ending::is_over(pid) != Some(true);
@@ -169,7 +205,7 @@ mod tests {
         while !matches!(stat::of(Some(child.id())), Some(Stat { state: b'Z', .. })) {
             std::thread::yield_now();
         }
-        let noted = started_now(0, started());
+        let noted = started_now(started());
         assert!(!has_executed(child.id(), noted), "a zombie is not here");
         child.wait().unwrap();
         assert!(!has_executed(child.id(), noted));
@@ -203,7 +239,7 @@ mod tests {
     #[test]
     fn who_is_stopped_is_known_to_be() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let (pid, noted) = (child.id(), started_now(0, started()));
+        let (pid, noted) = (child.id(), started_now(started()));
         assert!(!is_stopped(pid, noted));
         // SAFETY: signals to a child of our own.
         unsafe {
@@ -220,12 +256,12 @@ mod tests {
 
     #[test]
     fn a_fresh_child_notes_about_its_real_start() {
-        let given = namespaces_of_children();
+        let (fork, parents) = (Fork::now(std::process::id()), started());
         // SAFETY: the child only compares and leaves.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let soon = |late: u64| late.wrapping_sub(started()) <= 10 * TICKS;
-            let good = soon(started_now(0, started())) && soon(started_now(given, started()));
+            let good = soon(started_now(parents)) && soon(fork.started_in_child(parents));
             // SAFETY: ends the child.
             unsafe { libc::_exit(i32::from(!good)) };
         }
@@ -233,5 +269,44 @@ mod tests {
         // SAFETY: waits for the child above.
         unsafe { libc::waitpid(child, &mut status, 0) };
         assert_eq!(status, 0);
+    }
+
+    /// Needs root, and is void without.
+    #[test]
+    fn a_fresh_child_knows_that_it_is_in_other_namespaces() {
+        let other_clock =
+            || std::fs::write("/proc/self/timens_offsets", "boottime 100 0").map_or(libc::EPERM, |()| 0);
+        for (flag, then) in [(0, None), (libc::CLONE_NEWPID, None), (CLONE_NEWTIME, Some(other_clock))] {
+            let parents = started();
+            // SAFETY: it asks, forks, and leaves, as its child does.
+            let code = unsafe {
+                exit_code(|| {
+                    if flag != 0 && libc::unshare(flag) != 0 || then.is_some_and(|then| then() != 0) {
+                        return 0;
+                    }
+                    let fork = Fork::now(std::process::id());
+                    exit_code(|| {
+                        let (found, right) = (fork.started_in_child(parents) >> 32, u64::from(namespaces()));
+                        i32::from(found != right || (right == parents >> 32) != (flag == 0))
+                    })
+                })
+            };
+            assert_eq!(code, 0, "unshare({flag:#x})");
+        }
+    }
+
+    const CLONE_NEWTIME: i32 = 0x80;
+
+    /// What a child that calls `ends` exits with.
+    unsafe fn exit_code(ends: impl FnOnce() -> i32) -> i32 {
+        let mut status = 0;
+        // SAFETY: the caller vouches for what the child calls; it is waited for.
+        unsafe {
+            match libc::fork() {
+                0 => libc::_exit(ends()),
+                child => libc::waitpid(child, &mut status, 0),
+            };
+        }
+        libc::WEXITSTATUS(status)
     }
 }
