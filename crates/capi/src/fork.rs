@@ -8,29 +8,14 @@
 use crate::attach::TABLE;
 use crate::claim::Claim;
 use crate::errno::ErrnoGuard;
-use crate::page::{self, unpack, MAX_POOLS};
+use crate::page::{self, unpack};
+use crate::pools::Claimed;
 use crate::state::{self, POOLS};
 use crate::{gate, interrupted, revoked};
-use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
 use vshmem_pool::{Ctx, ProcId};
 use vshmem_transport::process::Fork;
 use vshmem_transport::{Handle, Liveness};
-
-/// What was claimed for the child. Under the gate from before the fork until after it.
-struct Claimed {
-    /// By pool.
-    slots: [Option<(ProcId, Liveness)>; MAX_POOLS],
-    /// From which it learns when it began.
-    fork: Fork,
-}
-
-struct Shared(UnsafeCell<Claimed>);
-
-// SAFETY: only touched by the thread that forks, which holds the gate, and by the child's one thread.
-unsafe impl Sync for Shared {}
-
-static CLAIMED: Shared = Shared(UnsafeCell::new(Claimed { slots: [None; MAX_POOLS], fork: Fork::NONE }));
 
 /// Before the fork.
 pub extern "C" fn prepare() {
@@ -39,13 +24,14 @@ pub extern "C" fn prepare() {
     }
     let _errno = ErrnoGuard::now();
     let Some(page) = page::existing() else { return };
-    // SAFETY: we hold the gate.
-    let shared = unsafe { &mut *CLAIMED.0.get() };
     for (index, membership) in page.memberships.iter().enumerate() {
         let me = unpack(membership.me.load(Ordering::Acquire)).filter(|_| !revoked::is_revoked(index));
-        shared.slots[index] = me.and_then(|me| claim_for_child(index, me, page.pid()));
+        if let Some((me, liveness)) = me.and_then(|me| claim_for_child(index, me, page.pid())) {
+            let claimed = Claimed { me, liveness, fork: Fork::now(page.pid()) };
+            // SAFETY: we hold the gate.
+            unsafe { *POOLS[index].claimed.get() = Some(claimed) };
+        }
     }
-    shared.fork = Fork::now(page.pid());
 }
 
 /// If this fails, the child makes itself known later, at its first call.
@@ -79,7 +65,7 @@ fn give_up(ctx: &Ctx, child: ProcId) {
 /// up as any dead process's is.
 pub extern "C" fn parent() {
     // SAFETY: claimed for the child by this process, and let go of once.
-    take_claimed(|_, _, liveness, _| unsafe { liveness.end() });
+    take_claimed(|_, claimed| unsafe { claimed.liveness.end() });
     gate::open_in_parent();
 }
 
@@ -88,7 +74,7 @@ pub extern "C" fn child() {
     let Some(page) = page::existing() else { return };
     page::wipe_in_child();
     interrupted::forget();
-    take_claimed(|index, me, liveness, fork| {
+    take_claimed(|index, Claimed { me, liveness, fork }| {
         let _errno = ErrnoGuard::now();
         // SAFETY: the parent claimed it for this child.
         unsafe { liveness.keep_in_child() };
@@ -100,18 +86,17 @@ pub extern "C" fn child() {
     gate::open_in_child();
 }
 
-fn take_claimed(mut each: impl FnMut(usize, ProcId, Liveness, Fork)) {
+fn take_claimed(mut each: impl FnMut(usize, Claimed)) {
     if !gate::is_closed_for_fork() {
         return;
     }
-    let claimed = CLAIMED.0.get();
-    for index in 0..MAX_POOLS {
+    for (index, place) in POOLS.iter().enumerate() {
+        let claimed = place.claimed.get();
         // SAFETY: the thread that forks holds the gate; the child has one thread.
-        let (slot, fork) = unsafe { ((*claimed).slots[index], (*claimed).fork) };
-        if let Some((me, liveness)) = slot {
+        if let Some(taken) = unsafe { *claimed } {
             // SAFETY: as above.
-            unsafe { (*claimed).slots[index] = None };
-            each(index, me, liveness, fork);
+            unsafe { *claimed = None };
+            each(index, taken);
         }
     }
 }

@@ -25,19 +25,20 @@ pub struct Membership {
     pub liveness: UnsafeCell<Option<Liveness>>,
 }
 
-/// The page. All zeros at first, and again in every child.
+/// The page. All zeros at first, and again in every child. What a child writes first lies side by side, for
+/// each page that it touches costs it a fault.
 #[repr(C)]
 pub struct Page {
     /// Shortcuts to semaphore sets.
     pub sets: Places<{ sem::shortcut::WORDS }>,
+    /// Shortcuts to queues.
+    pub queues: Places<{ msg::shortcut::WORDS }>,
     /// The gate; see [`crate::gate`].
     pub gate: AtomicU32,
     /// How deep the gate's owner is in.
     pub depth: AtomicU32,
     /// The process's pid; 0: not asked yet.
     pub pid: AtomicU32,
-    /// Shortcuts to queues.
-    pub queues: Places<{ msg::shortcut::WORDS }>,
     /// One for each open pool.
     pub memberships: [Membership; MAX_POOLS],
     /// The thread that is inside the gate, by the address of its thread-local block; 0: none.
@@ -98,8 +99,8 @@ fn make() -> Option<&'static Page> {
 /// A child whose page was not emptied does that itself; libc's fork calls this through our handler. Emulators
 /// of another processor's user mode answer that they will, and don't.
 pub fn wipe_in_child() {
-    // The gate was closed before the fork.
-    if let Some(page) = existing().filter(|page| page.gate.load(Ordering::Relaxed) != 0) {
+    // The gate was closed before the fork. Swapped: a look first would be a second fault.
+    if let Some(page) = existing().filter(|page| page.gate.swap(0, Ordering::Relaxed) != 0) {
         let bytes = (page as *const Page).cast_mut().cast::<u8>();
         // SAFETY: the child has one thread, which is here; zeros are valid for every field.
         unsafe { core::ptr::write_bytes(bytes, 0, size_of::<Page>()) };

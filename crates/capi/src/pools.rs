@@ -13,22 +13,38 @@ use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use vshmem_pool::{Budget, Ctx, Pool, ProcId};
-use vshmem_transport::Handle;
+use vshmem_transport::process::Fork;
+use vshmem_transport::{Handle, Liveness};
 use vshmem_wait::{Across, Heartbeat};
 
-/// A pool that is open in this process.
+/// A pool that is open in this process. What is written at a fork comes first, and lies on one page: each one
+/// that is written to then is copied.
+#[repr(C, align(128))]
 pub struct OpenPool {
-    /// [`CLOSED`] or [`OPEN`].
-    pub phase: AtomicU32,
-    /// Written while it is closed.
-    pub opened: UnsafeCell<MaybeUninit<Opened>>,
     /// The process's slot, as [`crate::page::pack`]ed, in memory that a child does inherit: a child that
     /// finds its page empty learns here whose attachments it has inherited.
     pub last_me: AtomicU64,
     /// When it became known to the pool, as the slot says it.
     pub started: AtomicU64,
+    /// What was claimed for a child, from before a fork until after it. Under the gate.
+    pub claimed: UnsafeCell<Option<Claimed>>,
+    /// [`CLOSED`] or [`OPEN`].
+    pub phase: AtomicU32,
     /// It was taken away from the machine.
     pub lost: AtomicBool,
+    /// Written while it is closed.
+    pub opened: UnsafeCell<MaybeUninit<Opened>>,
+}
+
+/// A place in a pool for the next child.
+#[derive(Clone, Copy)]
+pub struct Claimed {
+    /// Its slot.
+    pub me: ProcId,
+    /// Its liveness lock.
+    pub liveness: Liveness,
+    /// From which it learns when it began.
+    pub fork: Fork,
 }
 
 /// What is known of an open pool.
@@ -58,17 +74,19 @@ pub const CLOSED: u32 = 0;
 /// One is.
 pub const OPEN: u32 = 1;
 
-// SAFETY: `opened` is written under the gate while the phase is CLOSED, and read when it is OPEN.
+// SAFETY: `opened` is written under the gate while the phase is CLOSED, and read when it is OPEN. `claimed` is
+// only touched by the thread that forks, which holds the gate, and by the child's one thread.
 unsafe impl Sync for OpenPool {}
 
 /// All places for open pools. The first is the one that the environment names.
 pub static POOLS: [OpenPool; MAX_POOLS] = [const {
     OpenPool {
-        phase: AtomicU32::new(CLOSED),
-        opened: UnsafeCell::new(MaybeUninit::uninit()),
         last_me: AtomicU64::new(0),
         started: AtomicU64::new(0),
+        claimed: UnsafeCell::new(None),
+        phase: AtomicU32::new(CLOSED),
         lost: AtomicBool::new(false),
+        opened: UnsafeCell::new(MaybeUninit::uninit()),
     }
 }; MAX_POOLS];
 

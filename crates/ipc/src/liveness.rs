@@ -10,9 +10,9 @@ use vshmem_pool::lock::SignalsBlocked;
 
 /// Dead slots that a new process cleans up on its way in, at the most.
 const REAPED_PER_CLAIM: u32 = 4;
-/// Slots that it looks at for that: on either side of its own, and anywhere.
+/// Slots that it looks at for that: on either side of its own, and on a round through all.
 const LOOKED_AT_NEARBY: usize = 8;
-const LOOKED_AT_ANYWHERE: u32 = 4;
+const LOOKED_AT_IN_TURN: u32 = 4;
 
 /// How often a newcomer to a full pool looks whether the one who cleans up has made room, and how long it
 /// naps before each time.
@@ -53,8 +53,10 @@ pub fn claim(
 
 /// Cleans up after some of the dead. In the slots that are taken next, so that they are free by then; in
 /// those that were taken last, for most children end before their parent forks again, and what they leave
-/// makes each fork longer (lists of attachment records are walked); and in some anywhere, for all others. Not
-/// in the same ones each time: to look at a process that lives takes system calls.
+/// makes each fork longer (lists of attachment records are walked); and in some for all others. Not in the
+/// same ones each time: to look at a process that lives takes system calls. Newcomers' slots follow each other,
+/// so these go round, too; and they lie together, since memory that the process has not touched yet takes as
+/// long as a system call.
 fn reap_some(c: &Ctx, from: u32) {
     let high = c.pool.root().proc_high.load(Relaxed).clamp(1, c.pool.proc_slots());
     let mut reaped = 0;
@@ -62,7 +64,8 @@ fn reap_some(c: &Ctx, from: u32) {
     let signals = SignalsBlocked::hurried(c.kernel);
     let next = (from.saturating_add(1)..high).take(LOOKED_AT_NEARBY);
     let last = (0..from.min(high)).rev().take(LOOKED_AT_NEARBY);
-    for slot in next.chain(last).chain((0..LOOKED_AT_ANYWHERE).map(|i| anywhere(from, i, high))) {
+    let in_turn = (0..LOOKED_AT_IN_TURN).map(|i| from.wrapping_mul(LOOKED_AT_IN_TURN).wrapping_add(i) % high);
+    for slot in next.chain(last).chain(in_turn) {
         if signals.has_failed() || reaped == REAPED_PER_CLAIM {
             return;
         }
@@ -70,12 +73,6 @@ fn reap_some(c: &Ctx, from: u32) {
             reaped += 1;
         }
     }
-}
-
-/// A slot below `high`: another one for each `from` and `i`, evenly spread.
-fn anywhere(from: u32, i: u32, high: u32) -> u32 {
-    let hash = from.wrapping_mul(LOOKED_AT_ANYWHERE).wrapping_add(i).wrapping_mul(0x9e37_79b9);
-    ((u64::from(hash) * u64::from(high)) >> 32) as u32
 }
 
 /// For a caller that found no memory or no entry free: cleans up after every dead process, finishes what

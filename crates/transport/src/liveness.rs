@@ -28,6 +28,7 @@ impl Liveness {
     ///
     /// # Safety
     /// The lock must have been claimed for this child by its parent.
+    #[inline]
     pub unsafe fn keep_in_child(&self) {
         // SAFETY: the caller vouches that the page was inherited; the advice concerns later forks only.
         let _ = unsafe { sys::advise(self.page, self.len, libc::MADV_DONTFORK) };

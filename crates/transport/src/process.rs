@@ -51,9 +51,6 @@ pub struct Fork {
 const SOON: Duration = Duration::from_secs(1);
 
 impl Fork {
-    /// None yet.
-    pub const NONE: Fork = Fork { parent: 0, before: Duration::ZERO };
-
     /// Now, by the process that has this pid.
     pub fn now(pid: u32) -> Fork {
         Fork { parent: pid, before: sys::time(libc::CLOCK_BOOTTIME) }
@@ -66,6 +63,7 @@ impl Fork {
     /// [`SOON`] looks like a child that was scheduled late, and is as good. Not seen is that the parent moved
     /// itself to another time namespace after `parents` was noted; its child is then unknown there once it
     /// has executed another program.
+    #[inline]
     pub fn started_in_child(&self, parents: u64) -> u64 {
         let now = sys::time(libc::CLOCK_BOOTTIME);
         // SAFETY: takes nothing, changes nothing.
@@ -87,6 +85,7 @@ pub fn started_now(parents: u64) -> u64 {
     started_at(sys::time(libc::CLOCK_BOOTTIME), namespaces(), parents)
 }
 
+#[inline]
 fn started_at(now: Duration, namespaces: u32, parents: u64) -> u64 {
     let ticks = now.as_millis() as u64 * TICKS / 1000;
     let namespaces = if namespaces == 0 { parents & 0xffff_ffff << 32 } else { u64::from(namespaces) << 32 };

@@ -62,6 +62,7 @@ pub(crate) unsafe fn protect(addr: usize, len: usize, prot: i32) -> Outcome<()> 
 ///
 /// # Safety
 /// The range must belong to the caller; `MADV_REMOVE` empties it.
+#[inline]
 pub(crate) unsafe fn advise(addr: usize, len: usize, advice: i32) -> Outcome<()> {
     // SAFETY: the caller vouches for the range.
     again(|| unsafe { call!(SYS_madvise, addr, len, advice) }).map(|_| ())

@@ -151,6 +151,7 @@ pub(crate) fn random_bytes() -> Option<[u8; 16]> {
 }
 
 /// What a clock says.
+#[inline]
 pub(crate) fn time(clock: libc::clockid_t) -> Duration {
     let mut now = [0u64; 2];
     // SAFETY: the kernel fills in one `struct timespec`.
