@@ -192,8 +192,8 @@ impl OpenPool {
         unsafe { self.opened() }
     }
 
-    /// Is a slot of the pool the calling process's own? One that it had before it executed this program, under
-    /// the same pid, is not.
+    /// Is a slot of the pool the calling process's own? One that it had before it executed this program,
+    /// under the same pid, is not.
     fn is_mine(&self, slot: u32, pid: u32) -> bool {
         page::existing().is_some_and(|page| {
             let me = unpack(page.memberships[self.place()].me.load(Ordering::Acquire));

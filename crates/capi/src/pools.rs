@@ -74,8 +74,8 @@ pub const CLOSED: u32 = 0;
 /// One is.
 pub const OPEN: u32 = 1;
 
-// SAFETY: `opened` is written under the gate while the phase is CLOSED, and read when it is OPEN. `claimed` is
-// only touched by the thread that forks, which holds the gate, and by the child's one thread.
+// SAFETY: `opened` is written under the gate while the phase is CLOSED, and read when it is OPEN. `claimed`
+// is only touched by the thread that forks, which holds the gate, and by the child's one thread.
 unsafe impl Sync for OpenPool {}
 
 /// All places for open pools. The first is the one that the environment names.

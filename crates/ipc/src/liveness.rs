@@ -54,9 +54,9 @@ pub fn claim(
 /// Cleans up after some of the dead. In the slots that are taken next, so that they are free by then; in
 /// those that were taken last, for most children end before their parent forks again, and what they leave
 /// makes each fork longer (lists of attachment records are walked); and in some for all others. Not in the
-/// same ones each time: to look at a process that lives takes system calls. Newcomers' slots follow each other,
-/// so these go round, too; and they lie together, since memory that the process has not touched yet takes as
-/// long as a system call.
+/// same ones each time: to look at a process that lives takes system calls. As newcomers' slots follow each
+/// other, these go round, too; and they lie together, since memory that the process has not touched yet takes
+/// as long as a system call.
 fn reap_some(c: &Ctx, from: u32) {
     let high = c.pool.root().proc_high.load(Relaxed).clamp(1, c.pool.proc_slots());
     let mut reaped = 0;

@@ -33,7 +33,7 @@ from vshmem_lab.suites.vsuite import ALL, PAGES, REMEDIES
 
 SCRIPT = paths.LAB / "src" / "bigdata" / "spark.sh"
 MEMORY = 1536  # MiB of each machine: a JVM or two, and Python
-LIMIT = 1500
+LIMIT = 3000
 KEEP = 20  # lines of what a part of Spark said
 WORDS = 1000
 EXECUTORS = re.compile(r"(?:^|\s)spark (\d+)$", re.MULTILINE)
