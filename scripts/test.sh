@@ -182,6 +182,7 @@ fi
 
 passed=0
 failed=0
+failing=
 skipped=0
 skipped_parts=0
 printf '\n==== all suites\n'
@@ -190,12 +191,17 @@ for name in "$@"; do
     case $verdict in
     passed) passed=$((passed + 1)) ;;
     skipped) skipped=$((skipped + 1)) ;;
-    *) failed=$((failed + 1)) ;;
+    *) failed=$((failed + 1)) failing="$failing $name" ;;
     esac
     skipped_parts=$((skipped_parts + parts))
     printf '%-14s %-7s %4d s\n' "$name" "$verdict" "$took"
-    [ "$verdict" != FAILED ] || failures "$logs/$name.log" 0 5
     grep -a '^unsteady: ' "$logs/$name.log" || true
+done
+# Last, since that is what stays of a long output.
+for name in $failing; do
+    printf '\n==== %s failed\n' "$name"
+    failures "$logs/$name.log" 0 5
+    tail -n 5 "$logs/$name.log"
 done
 echo
 total="$passed passed, $failed failed"
