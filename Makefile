@@ -59,8 +59,8 @@ test: ## what every change needs (a quarter of an hour); installs what it needs 
 	@$(MAKE) --no-print-directory build
 	@scripts/test.sh $(SUITES)
 
-test-all: ## every test suite (about an hour)
-	@scripts/prepare.sh --install build test || echo 'Suites are skipped for what is missing.'
+test-all: ## lint and every test suite (about an hour)
+	@scripts/prepare.sh --install build test lint || echo 'Suites are skipped for what is missing.'
 	@$(MAKE) --no-print-directory build
 	@scripts/test.sh --all
 

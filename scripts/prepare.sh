@@ -319,7 +319,7 @@ if [ "$action" = --has-target ]; then
     exit
 fi
 [ $# -gt 0 ] && shift
-sets="build demo lint deb kmod-debug $("$here/test.sh" --list | tr '\n' ' ')"
+sets="build demo deb kmod-debug $("$here/test.sh" --list | tr '\n' ' ')"
 for set in "$@"; do
     case " $sets test all " in
     *" $set "*) ;;

@@ -25,6 +25,7 @@ cargo="$root/scripts/cargo.sh --exec"
 # Debug builds for cargo's tests (overflow and debug checks are on), release builds for the rest.
 suites() {
     cat <<TABLE
+lint|20m|scripts/lint.sh|env CARGO_TARGET_DIR=$target/lint scripts/lint.sh
 unit|20m|Cargo.toml|$cargo test --workspace --features vshmem-transport/contract --locked
 models|15m|Cargo.toml|$cargo test --locked --lib -p vshmem-pool -p vshmem-ipc -p vshmem-wait --features vshmem-ipc/model,vshmem-wait/model -- model
 miri|10m|scripts/miri.sh|scripts/miri.sh
@@ -57,7 +58,7 @@ names() {
 # What every change needs; what may run beside the others; and the cases of machines and mpi that every change
 # needs.
 QUICK="unit models capi conformance hostile programs install bindings machines mpi kvm lab"
-BESIDE="aarch64 fuzz miri packages bare models"
+BESIDE="lint aarch64 fuzz miri packages bare models"
 QUICK_CASES="1-exec 11-dead 2-run 3-ipc 10-gone A-grant" QUICK_MPI_CASES="1-messages"
 
 show() { # show LOG: keeps what comes, and prints it but in CI, which may keep only so much of a run's output
@@ -201,7 +202,7 @@ done
 for name in $failing; do
     printf '\n==== %s failed\n' "$name"
     failures "$logs/$name.log" 0 5
-    tail -n 5 "$logs/$name.log"
+    tail -n 6 "$logs/$name.log"
 done
 echo
 total="$passed passed, $failed failed"

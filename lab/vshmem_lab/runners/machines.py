@@ -180,6 +180,24 @@ class Guests:
         return self._machines.where(lines.assigned(said, turns, what))
 
 
+class InOne:
+    """ipcbench in the first machine, by its kernel's System V or by ours."""
+
+    most = 1
+
+    def __init__(self, machines: Machines, ours: bool) -> None:
+        self._machines = machines
+        first = machines.names[0]
+        self._action = ("run", "--no-prefix", "--vm", first) if ours else ("exec", first)
+
+    def measure(self, turns: Sequence[Turn], seconds: float) -> list[Reading]:
+        """The reading of the turn's line."""
+        (turn,) = turns
+        argv = [str(paths.programs() / "ipcbench"), "-t", str(seconds), *turn.contender.words]
+        said = self._machines.do(*self._action, "--", *argv, what="ipcbench in a machine")
+        return self._machines.where([lines.values(said)[turn.contender.line]])
+
+
 class HostAndGuest:
     """pingpong in the first machine and on the host."""
 

@@ -71,6 +71,8 @@ class Runners:
             "containers": lambda: onekernel.Pair(self._enclosed(), pair, onekernel.container),
             "loopback": lambda: onekernel.Loopback(pair),
             "guests": lambda: machines.Guests(self.machines()),
+            "ipcbench in a machine": lambda: machines.InOne(self.machines(), False),
+            "ipcbench in a machine, Vshmem": lambda: machines.InOne(self.machines(), True),
             "host and guest": lambda: machines.HostAndGuest(self.machines()),
             "vsock between machines": machines.vsock,
             "network": lambda: machines.Network(self.machines()),

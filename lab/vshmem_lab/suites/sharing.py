@@ -138,9 +138,10 @@ ACROSS = (
     ),
 )
 
+SEGMENT_LIFE = "get, attach, touch, detach, remove"
 SET_UP = (
-    both("get, attach, touch, detach, remove, 4 KiB", "segment 4096", within(1, KERNEL)),
-    both("get, attach, touch, detach, remove, 1 MiB", "segment 1048576", within(1, KERNEL)),
+    both(f"{SEGMENT_LIFE}, 4 KiB", "segment 4096", within(1, KERNEL)),
+    both(f"{SEGMENT_LIFE}, 1 MiB", "segment 1048576", within(1, KERNEL)),
     both("buffer mapped twice in a row, 64 KiB", "doubled 65536", within(1, KERNEL)),
     lookup("look-up by key, 100,000 IPC objects", 0),
     lookup("attach and detach, 100,000 IPC objects", 1),
@@ -288,7 +289,22 @@ def sync(where: str, runner: str, *others: Contender, wanted: tuple[Wanted, ...]
     return Case(SUITE, name, where, contenders, (8,), way=THERE_AND_BACK, across=True, **more)
 
 
+SEGMENT_IN_A_MACHINE = tuple(
+    Case(
+        SUITE,
+        f"{SEGMENT_LIFE}, {name}",
+        "guest",
+        (
+            Contender(KERNEL, "ipcbench in a machine", ("segment", str(size))),
+            Contender(VSHMEM, "ipcbench in a machine, Vshmem", ("segment", str(size)), vshmem=True),
+        ),
+        wanted=(within(1, KERNEL),),
+    )
+    for name, size in (("4 KiB", 4096), ("1 MiB", 1 << 20))
+)
+
 ELSEWHERE = (
+    *SEGMENT_IN_A_MACHINE,
     sync("containers", "containers", wanted=(within(2.5, FLOOR),)),
     sync("host-guest", "host and guest", wanted=(within(2.5, FLOOR),)),
     sync(

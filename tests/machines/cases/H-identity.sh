@@ -23,11 +23,11 @@ alike() { # alike WHAT OPTION...: both machines of a new cluster show one boot i
             "$(vshmem exec "$vm" -- cat /proc/sys/kernel/random/boot_id)"
     done
     equal "$what: both make and remove objects at once" "fine,fine,fine,fine," \
-        "$(LIMIT=200 vshmem run -n 4 --no-prefix -- perl "$programs/allocate.pl" 15 2>&1 | tr '\n' ',')"
+        "$(LIMIT=200 vshmem run -n 4 --no-prefix -- perl "$programs/allocate.pl" 6 2>&1 | tr '\n' ',')"
     equal "$what: so do programs in name spaces of their own beside others" "fine,fine," \
         "$(LIMIT=200 vshmem run --vm vm0 -n 1 --no-prefix -u root -- unshare -m -p -f -n -i -u perl \
-        "$programs/allocate.pl" 5 \
-            : --vm vm0 -n 1 --no-prefix -u root -- perl "$programs/allocate.pl" 5 2>&1 | tr '\n' ',')"
+        "$programs/allocate.pl" 3 \
+            : --vm vm0 -n 1 --no-prefix -u root -- perl "$programs/allocate.pl" 3 2>&1 | tr '\n' ',')"
     members_of "$pool" >"$work/members"
     equal "$what: each machine is one member" "[('vm0', True), ('vm1', True)]" \
         "$(sed "s/('$(uname -n)', True), //; s/, ('$(uname -n)', True)//" "$work/members")"
