@@ -116,7 +116,9 @@ fn prepare(c: &Ctx, range: Range, is_lazy: bool) -> Result<u64, Errno> {
         // Between the first and the last page that were used there may be any number that never had memory.
         kept::clean(c, range.soil)
     } else {
-        kept::zero(c, soil).then_some(range.soil.count().into())
+        // Pages that were promised here have memory: a machine need not request it again of the host.
+        let zeroed = if is_touched_later { kept::zero(c, soil) } else { c.pool.mem().zero(soil.0, soil.1) };
+        zeroed.then_some(range.soil.count().into())
     };
     had.ok_or(Errno::ENOMEM)
 }

@@ -166,3 +166,20 @@ fn removing_needs_no_memory() {
     assert_eq!(heap.free_blocks(world.pool()), before);
     assert_eq!(world.written_unreserved(&empty), []);
 }
+
+/// In a machine each reservation is a request to the host.
+#[test]
+fn a_small_segment_of_used_pages_reserves_them_once() {
+    let world = World::new(SIZE);
+    let process = world.process();
+    let c = &process.ctx();
+    let get = || shm::get(c, IPC_PRIVATE, PAGE as usize, 0o600);
+    let first = get().unwrap();
+    let used = shm::look(c, first, 0).unwrap();
+    world.pool().mem().word_anywhere(used.offset).unwrap().store(7, SeqCst);
+    shm::remove(c, first).unwrap();
+    world.reservations_left(1);
+    let again = shm::look(c, get().unwrap(), 0).unwrap();
+    assert_eq!(again.offset, used.offset);
+    assert_eq!(world.pool().mem().word_anywhere(used.offset).unwrap().load(SeqCst), 0);
+}
