@@ -202,7 +202,7 @@ done
 for name in $failing; do
     printf '\n==== %s failed\n' "$name"
     failures "$logs/$name.log" 0 5
-    tail -n 6 "$logs/$name.log"
+    tail -n 6 "$logs/$name.log" || true
 done
 echo
 total="$passed passed, $failed failed"

@@ -114,7 +114,7 @@ static int count(const char *where) {
 int main(int argc, char **argv) {
     const char *where = argc == 3 && strcmp(argv[1], "where") == 0 ? argv[2] : NULL;
     CHECK(argc == 1 || where != NULL);
-    /* A call that finds a new second, and notes it, takes a few more. */
+    /* Now and then a call takes a few more: msgsnd 267, where 256 are usual. */
     for (int tries = 0; tries < TRIES; tries++)
         if (count(where) == 0)
             return 0;
