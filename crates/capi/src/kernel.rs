@@ -164,6 +164,10 @@ impl Kernel for OpenPool {
         vshmem_wait::rounds_in_flow(self.scope())
     }
 
+    fn glance(&self) -> u32 {
+        vshmem_wait::glance(self.scope())
+    }
+
     fn give_way(&self) -> bool {
         raw::give_way();
         true

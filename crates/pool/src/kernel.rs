@@ -130,6 +130,10 @@ pub trait Kernel: Sync {
     fn rounds_in_flow(&self) -> u32 {
         self.spin_rounds()
     }
+    /// How many rounds tell whether a word changes all the time, where none are worth it.
+    fn glance(&self) -> u32 {
+        0
+    }
     /// Lets others of this kernel have the processor without sleeping: a lock is held for microseconds, and
     /// who watches the process must not take that for a wait. False: it can't.
     fn give_way(&self) -> bool {

@@ -73,7 +73,15 @@ pub fn rounds(scope: Scope<'_>) -> u32 {
     }
 }
 
-/// The same where what is waited for comes in a flow, as messages do.
+/// Rounds that tell whether a word changes all the time, where none are worth it.
+pub fn glance(scope: Scope<'_>) -> u32 {
+    match scope {
+        Scope::Kernel => spin::glance(),
+        Scope::Machines(_) => spin::LEAST,
+    }
+}
+
+/// As [`rounds`] where what is waited for comes in a flow, as messages do.
 pub fn rounds_in_flow(scope: Scope<'_>) -> u32 {
     match scope {
         Scope::Kernel => spin::rounds_in_flow(),

@@ -20,8 +20,8 @@ const TRY: u32 = 3 * MOST;
 const ACROSS: u32 = 10;
 /// A process that has not slept for so many nanoseconds can spend a try.
 const LONG: u64 = 1_000_000;
-/// Below this many rounds it is not worth beginning.
-const LEAST: u32 = 60;
+/// Below this many rounds it is not worth beginning: some 2 us.
+pub(crate) const LEAST: u32 = 60;
 /// After so many waits without spinning, spinning is tried again; after twice as many each time that it
 /// fails,
 const TRY_AGAIN: u32 = 256;
@@ -124,7 +124,16 @@ pub(crate) fn rounds() -> u32 {
     }
 }
 
-/// The same where it may be another kernel's. That has another processor, whatever this kernel has, and a
+/// Rounds that tell whether a word changes all the time, by processes of this kernel.
+pub(crate) fn glance() -> u32 {
+    if cpus() < 2 {
+        0
+    } else {
+        LEAST
+    }
+}
+
+/// As [`rounds`] where it may be another kernel's. That has another processor, whatever this kernel has, and a
 /// doorbell or a nap costs far more.
 pub(crate) fn rounds_across() -> u32 {
     ACROSS * budget(SOONER)

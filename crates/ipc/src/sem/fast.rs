@@ -10,7 +10,8 @@
 //! changes the high word compares both words, or has set SLOW in the low one before.
 
 use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
-use super::{convoy, slow, Attempt, Sembuf, SEMVMX};
+use super::waiter::blocks;
+use super::{contend, slow, Attempt, Sembuf, SEMVMX};
 use crate::{directory as dir, perm, Ctx, Errno, MOST_ATTEMPTS, PATIENCE};
 use core::time::Duration;
 use vshmem_pool::atomic::{
@@ -94,7 +95,7 @@ pub fn op(c: &Ctx, id: i32, sops: &[Sembuf], timeout: Option<Duration>) -> Resul
     }
 }
 
-/// The slow way, unless the caller gives way first, and finds that it need not.
+/// Operations that fast paths are kept from. Those that can't be done in a moment wait for it.
 #[cold]
 fn kept_off(
     c: &Ctx,
@@ -103,13 +104,13 @@ fn kept_off(
     sops: &[Sembuf],
     timeout: Option<Duration>,
 ) -> Result<(), Errno> {
-    if convoy::outwaited(c, set, cell, sops[0], timeout, || attempt(c, set, cell, sops))? {
-        return Ok(());
+    let lo = cell.lo.load(Relaxed);
+    if sops.iter().all(|s| !s.nowait()) && blocks(lo, sops[0]) {
+        return wait(c, set, cell, sops, timeout, lo);
     }
     slow::op(c, set, sops, timeout)
 }
 
-/// Spins for a while, unregistered, before going the slow way.
 #[cold]
 fn blocked(
     c: &Ctx,
@@ -117,34 +118,32 @@ fn blocked(
     cell: &Pair,
     sops: &[Sembuf],
     timeout: Option<Duration>,
-    mut seen: u64,
+    seen: u64,
 ) -> Result<(), Errno> {
-    if sops.iter().any(|s| s.nowait()) {
-        let owed = cell.hi.load(Acquire) != 0 || set.entry.undo.load(Acquire) != 0;
-        if !owed && sops.iter().all(|s| s.nowait()) {
-            return Err(Errno::EAGAIN);
-        }
-        return slow::op(c, set, sops, timeout);
+    if sops.iter().all(|s| !s.nowait()) {
+        return wait(c, set, cell, sops, timeout, seen);
     }
-    let rounds = if timeout == Some(Duration::ZERO) { 0 } else { c.kernel.spin_rounds() };
-    for _ in 0..rounds {
-        let lo = cell.lo.load(Relaxed);
-        if lo != seen {
-            match attempt(c, set, cell, sops)? {
-                Attempt::Done => {
-                    c.kernel.spun(true);
-                    return Ok(());
-                }
-                Attempt::Slow => break,
-                Attempt::Blocked(lo) => seen = lo,
-            }
-        }
-        c.kernel.spinning();
+    let owed = cell.hi.load(Acquire) != 0 || set.entry.undo.load(Acquire) != 0;
+    if !owed && sops.iter().all(|s| s.nowait()) {
+        return Err(Errno::EAGAIN);
     }
-    if rounds > 0 {
-        c.kernel.spun(false);
+    slow::op(c, set, sops, timeout)
+}
+
+/// Waits, unregistered for a while before the caller stands in the queue.
+fn wait(
+    c: &Ctx,
+    set: &Set,
+    cell: &Pair,
+    sops: &[Sembuf],
+    timeout: Option<Duration>,
+    seen: u64,
+) -> Result<(), Errno> {
+    let attempt = || attempt(c, set, cell, sops);
+    if timeout != Some(Duration::ZERO) && contend::wait(c, set, cell, sops[0], timeout, seen, attempt)? {
+        return Ok(());
     }
-    kept_off(c, set, cell, sops, timeout)
+    slow::op(c, set, sops, timeout)
 }
 
 /// Tries operations that all name one semaphore.

@@ -18,7 +18,7 @@
 
 mod cancel;
 pub(crate) mod check;
-mod convoy;
+mod contend;
 mod ctl;
 mod fast;
 mod get;

@@ -5,17 +5,19 @@ use super::serve::serve;
 use super::set::{my_pid, Beside, Set, SLOW};
 use super::undo::{self, Gone};
 use super::waiter::{self, is_blocked, thaw_all};
-use super::{cancel, convoy, remove, repay, Sembuf};
+use super::{cancel, contend, remove, repay, Sembuf};
 use crate::waiters::{self, Ticket};
 use crate::{directory as dir, Ctx, Errno, Waited};
 use core::time::Duration;
 use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 
-/// Sleepers look whether somebody they wait for is dead, at first after this time (no round number, nor are
-/// its multiples: a program's alarm that goes off at the same moment as the sleep's time is up would not be
-/// seen to have interrupted it): soon, for who has just begun to wait has not asked for all who may be dead;
-const FIRST_LOOK: Duration = Duration::from_micros(1_170);
+/// Sleepers look whether somebody they wait for is dead, at first after this time: soon, for who has just
+/// begun to wait has not asked for all who may be dead; but after the next tick of a kernel's clock (4 ms), or
+/// each sleep would set the processor's timer and set it back, which in a virtual machine takes as long as
+/// the sleep's system call. (No round number, nor are its multiples: a program's alarm that goes off at the
+/// same moment as the sleep's time is up would not be seen to have interrupted it.)
+const FIRST_LOOK: Duration = Duration::from_micros(5_170);
 
 /// later less and less often, down to this.
 const LAST_LOOK: Duration = Duration::from_micros(243_170);
@@ -78,7 +80,7 @@ fn begin_locked(
             if sops.iter().any(|s| s.op != 0) && set.has_waiters() {
                 // It is done, whatever comes of that; waiters look by themselves, too.
                 let _ = serve(c, set, signals, guard);
-                convoy::joined(set, sops[0].num);
+                contend::joined(set, sops[0].num);
             }
             undo::sweep(c, set, signals);
             return Ok(None);
