@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use std::vec::Vec;
 use vshmem_pool::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
-use vshmem_pool::layout::PAGE;
+use vshmem_pool::layout::{PAGE, WAITING};
 use vshmem_pool::{Budget, Mem, Params};
 
 /// No test waits longer than this for anything.
@@ -543,8 +543,10 @@ impl Kernel for Process {
     fn patience(&self) -> Option<u64> {
         u64::try_from(self.patience.load(SeqCst)).ok()
     }
-    fn wake(&self, _word: &AtomicU32, _n: u32) -> u32 {
+    fn wake(&self, word: &AtomicU32, _n: u32) -> u32 {
         self.call();
+        let waits = self.world.pool.waiter_of(word).is_some() && word.load(SeqCst) == WAITING;
+        assert!(!waits, "woken before it was served");
         // Taken once, so that nobody is between looking at the word and falling asleep.
         drop(self.world.dead());
         self.world.changed.notify_all();

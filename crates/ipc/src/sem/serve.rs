@@ -107,7 +107,6 @@ fn serve_one(
         }
         Outcome::Possible => {
             txn.set(status_at(c, w), waiters::status_word(w, DONE))?;
-            guard.wake_later(&w.status);
         }
         Outcome::Failed(errno) => {
             take_out(c, set, guard, ticket, Err(errno))?;
@@ -117,6 +116,8 @@ fn serve_one(
     txn.put(&set.entry.otime, c.kernel.now() as u64)?;
     waiters::dequeue(c, &mut txn, set.queue(), ticket)?;
     txn.commit()?;
+    // Not before: it might be woken at once, and would not find that it was served.
+    guard.wake_later(&w.status);
     thaw_all(c, set, n, |i| sop(c, w, i).num as u32);
     Ok(Some(Look::Performed))
 }

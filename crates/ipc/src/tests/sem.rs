@@ -312,6 +312,21 @@ fn a_crowd_keeps_the_sum() {
     assert_eq!(values(c, id), [2, 0]);
 }
 
+/// More than a lock's owner can wake later: those are woken at once, and must find that they were served.
+#[test]
+fn all_of_a_large_crowd_are_served_before_they_are_woken() {
+    let world = World::new(1 << 20);
+    let process = world.process();
+    let c = &process.ctx();
+    let id = set_of(c, &[0]);
+    let waiting: Vec<_> =
+        (0..20).map(|_| world.process().start(move |c| sem::op(c, id, &[op(0, -1)], None))).collect();
+    until("they wait", || sem::getncnt(c, id, 0) == Ok(20));
+    sem::op(c, id, &[op(0, 20)], None).unwrap();
+    waiting.into_iter().for_each(|task| task.result().unwrap());
+    assert_eq!(values(c, id), [0]);
+}
+
 /// A program knows the sizes of sets by their ids.
 #[test]
 fn an_id_of_another_entry_is_not_told() {
