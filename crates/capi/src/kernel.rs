@@ -178,6 +178,10 @@ impl Kernel for OpenPool {
         vshmem_wait::spin::pays()
     }
 
+    fn back_off(&self, pauses: u32) {
+        (0..pauses).for_each(|_| vshmem_wait::spin::pause());
+    }
+
     fn spinning(&self) {
         vshmem_wait::spin::pause();
         cred::keep();

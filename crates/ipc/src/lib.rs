@@ -14,6 +14,7 @@ pub mod check;
 mod directory;
 mod end_waits;
 pub mod errno;
+mod give_way;
 pub mod liveness;
 pub mod msg;
 mod perm;

@@ -143,6 +143,8 @@ pub trait Kernel: Sync {
     fn spinning_pays(&self) -> bool {
         false
     }
+    /// Leaves a word that many want alone for so many pauses.
+    fn back_off(&self, _pauses: u32) {}
     /// Called in each round of spinning: nothing else happens in this thread meanwhile.
     fn spinning(&self) {
         core::hint::spin_loop();

@@ -82,6 +82,24 @@ pub fn read(end: &MsgEnd) -> At {
     At::of(pair)
 }
 
+/// Where an end is, to see whether it moves.
+#[inline]
+pub fn position(end: &MsgEnd) -> u64 {
+    end.at.lo.load(Relaxed)
+}
+
+/// Somebody else has moved an end first, for the so manyth time: the caller leaves it alone for some pauses, at
+/// first so many, twice as many each time. Else each of many would fetch the line from the others all the time,
+/// and the one that has moved the end could not go on.
+#[cold]
+pub fn was_beaten(c: &Ctx, first: u32, times: &mut u32) {
+    c.kernel.back_off(first << (*times).min(MOST_DOUBLED));
+    *times += 1;
+}
+
+/// How often the pauses are doubled.
+const MOST_DOUBLED: u32 = 2;
+
 /// Moves an end in a transaction.
 pub fn put(txn: &mut Txn, end: &MsgEnd, at: At) -> Result<(), Full> {
     let (lo, hi) = at.words();

@@ -50,6 +50,7 @@ mod scan;
 mod send;
 pub mod shortcut;
 mod space;
+mod spin;
 mod take;
 mod wait;
 mod waiter;

@@ -6,14 +6,19 @@ use super::end::{self, record_use, At, MAX_STEP};
 use super::mark::State;
 use super::name::name_receiver;
 use super::queue::Queue;
-use super::ring::{cells_for, Ring};
+use super::ring::cells_for;
 use super::scan;
+use super::spin::{ends, spin_for_change, spin_for_message, spin_for_thaw, what_is_there, There};
 use super::take::{after, take, Incoming, Received};
 use super::waiter::register_receiver;
 use super::wary::Wary;
 use super::{wait, MSG_COPY, MSG_EXCEPT};
+use crate::give_way::{give_way, glance, is_crowd_possible};
 use crate::{perm, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS, PATIENCE};
-use vshmem_pool::atomic::Ordering::Acquire;
+use core::ops::ControlFlow;
+
+/// Pauses after another receiver was first.
+const FIRST_PAUSES: u32 = 16;
 
 enum Attempt {
     Done(Received),
@@ -103,6 +108,7 @@ unsafe fn attempt(
     now: i64,
 ) -> Result<Attempt, Errno> {
     let entry = queue.entry;
+    let mut beaten = 0;
     for _ in 0..MOST_ATTEMPTS {
         let pair = entry.receive.at.load();
         let head = At::of(pair);
@@ -144,6 +150,7 @@ unsafe fn attempt(
             done::finish(queue, &ring, head.pos, cells);
             return Ok(Attempt::Done((n, kind)));
         }
+        end::was_beaten(c, FIRST_PAUSES, &mut beaten);
     }
     Ok(Attempt::Slow)
 }
@@ -160,10 +167,17 @@ unsafe fn receive_slowly(
     flg: i32,
 ) -> Result<Received, Errno> {
     let may_wait = flg & IPC_NOWAIT == 0;
+    let first = is_crowd_possible(c).then(|| end::position(&queue.entry.send));
     let mut spins = if may_wait { c.kernel.rounds_in_flow() } else { 0 };
     // SAFETY: as for receive.
     if let Some(received) = unsafe { spin_unlocked(c, queue, into, wanted, &mut spins)? } {
         return Ok(received);
+    }
+    if may_wait {
+        // SAFETY: as for receive.
+        if let Some(received) = unsafe { gave_way(c, queue, into, wanted, first)? } {
+            return Ok(received);
+        }
     }
     let mut wary = Wary::new(c);
     loop {
@@ -226,6 +240,7 @@ unsafe fn spin_unlocked(
         *rounds = match what_is_there(c, queue, wanted) {
             // The sending end is not looked at while spinning: that would slow the sender down.
             There::Nothing => spin_for_message(c, queue, *rounds),
+            There::Locked => spin_for_thaw(c, queue, *rounds),
             There::OneUnwanted(seen) => spin_for_change(c, queue, seen, *rounds),
             There::Changed => *rounds - 1,
             There::Other => break,
@@ -245,75 +260,50 @@ unsafe fn spin_unlocked(
     Ok(None)
 }
 
-/// What a queue holds for a receiver.
-enum There {
-    Nothing,
-    /// One message, and that is certainly not wanted. Where the ends are.
-    OneUnwanted((u64, u64)),
-    /// It can't be told, for it has just changed.
-    Changed,
-    /// What has to be looked at under the lock.
-    Other,
-}
-
-fn what_is_there(c: &Ctx, queue: &Queue, wanted: Wanted) -> There {
-    let seen = ends(queue);
-    let (tail, head) = (queue.tail(), queue.head());
-    let Some(ring) = queue.ring(c).filter(|_| !head.slow && !tail.slow) else {
-        return There::Other;
+/// Gives way for as long as the queue is empty and others send to it, which they have if its tail is not at
+/// `first` any more.
+///
+/// # Safety
+/// As for [`receive`].
+unsafe fn gave_way(
+    c: &Ctx,
+    queue: &Queue,
+    into: Incoming,
+    wanted: Wanted,
+    first: Option<u64>,
+) -> Result<Option<Received>, Errno> {
+    let Some(first) = first else {
+        return Ok(None);
     };
-    let there = match ring.mark(head.pos) {
-        None => There::Nothing,
-        Some(mark) if mark.state == State::Ready => {
-            let behind = head.pos.wrapping_add(cells_for(mark.len as usize));
-            match wanted.accepts(ring.kind(head.pos)) {
-                false if behind == tail.pos => There::OneUnwanted(seen),
-                _ => There::Other,
-            }
-        }
-        Some(_) => There::Other,
-    };
-    if ends(queue) == seen {
-        there
-    } else {
-        There::Changed
+    let entry = queue.entry;
+    let watched = || end::position(&entry.send);
+    let has_moved = || watched() != first || glance(c, || watched() != first);
+    let has_nothing = || end::position(&entry.receive) as u32 == watched() as u32 && queue.still();
+    if !has_nothing() || !has_moved() {
+        return Ok(None);
     }
+    let received = give_way(c, None, watched, || {
+        // SAFETY: as for receive.
+        Ok(match unsafe { attempt(c, queue, into, wanted, c.kernel.now())? } {
+            Attempt::Done(received) => ControlFlow::Break(Some(received)),
+            Attempt::Free => ControlFlow::Continue(()),
+            Attempt::Slow => match what_is_there(c, queue, wanted) {
+                There::Nothing | There::Locked | There::Changed => ControlFlow::Continue(()),
+                There::OneUnwanted(_) | There::Other => ControlFlow::Break(None),
+            },
+        })
+    })?;
+    let received = received.flatten();
+    if received.is_some() {
+        c.kernel.spun(true);
+    }
+    Ok(received)
 }
 
 /// Is there certainly nothing, and nothing on its way?
 fn is_empty(queue: &Queue) -> bool {
     let (head, tail) = (queue.head(), queue.tail());
     head.pos == tail.pos && !head.slow && !tail.slow
-}
-
-/// Where both ends are.
-fn ends(queue: &Queue) -> (u64, u64) {
-    (queue.entry.send.at.lo.load(Acquire), queue.entry.receive.at.lo.load(Acquire))
-}
-
-/// Spins until something came or went: there are messages, but none that is wanted. Returns the rounds that
-/// are left.
-fn spin_for_change(c: &Ctx, queue: &Queue, seen: (u64, u64), rounds: u32) -> u32 {
-    for round in 0..rounds {
-        if ends(queue) != seen {
-            return rounds - round - 1;
-        }
-        c.kernel.spinning();
-    }
-    0
-}
-
-/// Spins until there is something at the head. Returns the rounds that are left.
-fn spin_for_message(c: &Ctx, queue: &Queue, rounds: u32) -> u32 {
-    for round in 0..rounds {
-        let head = At::of(queue.entry.receive.at.load());
-        let is_there = |ring: Ring| ring.mark(head.pos).is_some();
-        if head.slow || queue.ring(c).is_none_or(is_there) {
-            return rounds - round - 1;
-        }
-        c.kernel.spinning();
-    }
-    0
 }
 
 /// A receiver that has taken the first message and does not go on. The second part lets it.

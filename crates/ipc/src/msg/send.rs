@@ -9,12 +9,18 @@ use super::pause::Pause;
 use super::queue::Queue;
 use super::ring::{cells_for, Ring};
 use super::space::{is_due_for_sweep, make_space, Space};
+use super::spin::{is_receiver_waiting, spin_for_space};
 use super::wait;
 use super::waiter::register_sender;
 use super::wary::Wary;
+use crate::give_way::{give_way, glance, is_crowd_possible};
 use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS};
+use core::ops::ControlFlow;
 use vshmem_pool::atomic::Ordering::{Relaxed, Release};
 use vshmem_pool::lock::SignalsBlocked;
+
+/// Pauses after another sender was first: senders stand in the way of the receiver, too.
+const FIRST_PAUSES: u32 = 64;
 
 /// A message to be sent.
 #[derive(Clone, Copy)]
@@ -33,7 +39,20 @@ enum Attempt {
     Full,
     /// It is not, but a receiver that has taken a message has not finished yet.
     Busy,
+    /// Somebody has the lock, or waits for a message.
+    KeptOff,
     Slow,
+}
+
+impl Attempt {
+    /// Is it no more than a moment, perhaps, until another one succeeds?
+    fn passes(&self, queue: &Queue) -> bool {
+        match self {
+            Attempt::Full | Attempt::Busy => true,
+            Attempt::KeptOff => !is_receiver_waiting(queue),
+            Attempt::Done | Attempt::Slow => false,
+        }
+    }
 }
 
 /// `msgsnd` in the commonest case, put in line where the program comes in: nothing has to be waited for or
@@ -80,13 +99,14 @@ pub unsafe fn send(c: &Ctx, id: i32, mtype: i64, text: *const u8, len: usize, fl
 unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
     let entry = queue.entry;
     let now = c.kernel.now();
+    let mut beaten = 0;
     for _ in 0..MOST_ATTEMPTS {
         let pair = entry.send.at.load();
         let tail = At::of(pair);
         // Removed, and perhaps another queue since: asked after the end was read, which no later queue has
         // again.
         if tail.slow || !queue.still() {
-            return Attempt::Slow;
+            return if tail.slow { Attempt::KeptOff } else { Attempt::Slow };
         }
         let Some(ring) = queue.ring(c) else {
             return Attempt::Slow;
@@ -119,6 +139,7 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
             unsafe { finish(Sender::of(c), queue, &ring, tail.pos, message, now) };
             return Attempt::Done;
         }
+        end::was_beaten(c, FIRST_PAUSES, &mut beaten);
     }
     Attempt::Slow
 }
@@ -173,7 +194,7 @@ impl Sender {
 /// Do the limits admit the message? Counts of received messages are remembered and only looked up when that
 /// matters: they only grow, so old ones err on the safe side.
 #[inline]
-fn fits(queue: &Queue, tail: At, len: usize) -> bool {
+pub fn fits(queue: &Queue, tail: At, len: usize) -> bool {
     if fits_as_remembered(queue, tail, len) {
         return true;
     }
@@ -208,8 +229,9 @@ unsafe fn send_slowly(
     mut found: Attempt,
 ) -> Result<(), Errno> {
     let nowait = flg & IPC_NOWAIT != 0;
+    let first = is_crowd_possible(c).then(|| end::position(&queue.entry.receive));
     let mut rounds = c.kernel.rounds_in_flow();
-    while matches!(found, Attempt::Full | Attempt::Busy) && rounds > 0 {
+    while rounds > 0 && found.passes(queue) {
         if nowait && matches!(found, Attempt::Full) {
             return Err(Errno::EAGAIN);
         }
@@ -223,6 +245,10 @@ unsafe fn send_slowly(
     }
     if nowait && matches!(found, Attempt::Full) {
         return Err(Errno::EAGAIN);
+    }
+    // SAFETY: as for send.
+    if !nowait && unsafe { gave_way(c, queue, message, first)? } {
+        return Ok(());
     }
     let (mut pause, mut wary) = (Pause::new(), Wary::new(c));
     loop {
@@ -240,6 +266,40 @@ unsafe fn send_slowly(
             Step::Wait(ticket) => wait::for_space(c, queue, ticket, &mut wary)?,
         }
     }
+}
+
+/// Gives way for as long as the queue is full and others receive from it, which they have if its head is not
+/// at `first` any more. Whether the message was sent. Those who stand in the queue of senders come first.
+///
+/// # Safety
+/// As for [`send`].
+unsafe fn gave_way(c: &Ctx, queue: &Queue, message: Outgoing, first: Option<u64>) -> Result<bool, Errno> {
+    let Some(first) = first else {
+        return Ok(false);
+    };
+    let entry = queue.entry;
+    let watched = || end::position(&entry.receive);
+    let has_moved = || watched() != first || glance(c, || watched() != first);
+    if queue.has_space(message.len) || !has_moved() {
+        return Ok(false);
+    }
+    let sent = give_way(c, None, watched, || {
+        if entry.first_sender.load(Relaxed) != 0 || At::of(entry.send.at.load()).slow {
+            let waits = queue.still() && !queue.has_space(message.len);
+            return Ok(if waits { ControlFlow::Continue(()) } else { ControlFlow::Break(false) });
+        }
+        // SAFETY: as for send.
+        Ok(match unsafe { attempt(c, queue, message) } {
+            Attempt::Done => ControlFlow::Break(true),
+            Attempt::Full | Attempt::Busy | Attempt::KeptOff => ControlFlow::Continue(()),
+            Attempt::Slow => ControlFlow::Break(false),
+        })
+    })?;
+    let is_sent = sent == Some(true);
+    if is_sent {
+        c.kernel.spun(true);
+    }
+    Ok(is_sent)
 }
 
 enum Step {
@@ -288,22 +348,6 @@ unsafe fn try_send(
     txn.put(&queue.entry.send.pid, pid_word(c))?;
     txn.commit()?;
     Ok(Step::Done)
-}
-
-/// Spins until there may be space; returns the rounds that are left.
-fn spin_for_space(c: &Ctx, queue: &Queue, len: usize, rounds: u32) -> u32 {
-    let cells = cells_for(len);
-    for round in 1..=rounds {
-        let tail = At::of(queue.entry.send.at.load());
-        let Some(ring) = queue.ring(c).filter(|_| !tail.slow) else {
-            return 0;
-        };
-        if fits(queue, tail, len) && done::look_for_space(queue, &ring, tail.pos, cells) {
-            return rounds - round;
-        }
-        c.kernel.spinning();
-    }
-    0
 }
 
 /// A sender that has taken its cells and does not go on. The second part lets it.

@@ -18,25 +18,18 @@
 use super::set::{Set, SLOW};
 use super::waiter::blocks;
 use super::{Attempt, Sembuf};
+use crate::give_way::give_way;
 use crate::{Ctx, Errno};
+use core::ops::ControlFlow;
 use core::time::Duration;
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::atomic::{AtomicU32, AtomicU64};
 use vshmem_pool::pair::Pair;
 
-/// How long others are given way, as long as the semaphore changes hands,
-const LONG: Duration = Duration::from_millis(10);
-/// and how long where it does not, in nanoseconds: longer than it takes to wake the next one,
-const STILL: u64 = 500_000;
-/// and so often at least: busy processors may be back late.
-const OFTEN: u32 = 4;
 /// After so many times in vain as many returns are not tried; after each further time twice as many,
 const FEWEST: u32 = 1;
 /// up to this.
 const MOST: u32 = 16;
-/// Looks at the semaphore between two times that the processor is left to others.
-const LOOKS: u32 = 20;
-
 /// What a process knows of convoys. Only hints, so they serve all pools and threads.
 static KNOWN: Known = Known::new();
 
@@ -187,40 +180,20 @@ impl<A: FnMut() -> Result<Attempt, Errno>> Wanted<'_, A> {
 
     /// Gives way until the queue is empty and an attempt succeeds, or time is up.
     fn give_way(&mut self, timeout: Option<Duration>) -> Result<Look, Errno> {
-        let c = self.c;
-        let (long, often) = timeout.filter(|t| *t < LONG).map_or((LONG, OFTEN), |t| (t, 1));
-        let begun = c.kernel.monotonic();
-        let (mut times, mut seen, mut changed) = (0, self.cell.lo.load(Relaxed), begun);
-        while c.kernel.give_way() {
-            times += 1;
-            if c.kernel.is_child_of(c.pid) {
-                return Err(Errno::EINTR);
-            }
-            let before = seen;
-            for _ in 0..LOOKS {
-                seen = self.cell.lo.load(Relaxed);
-                let look = self.look(seen)?;
-                if look != Look::Wait {
-                    return Ok(look);
-                }
-                c.kernel.spinning();
-            }
-            let now = c.kernel.monotonic();
-            if seen != before {
-                changed = now;
-            }
-            let is_late = now.saturating_sub(begun) > long.as_nanos() as u64;
-            if times >= often && (is_late || now.saturating_sub(changed) > STILL) {
-                break;
-            }
-        }
-        Ok(Look::Wait)
+        let (c, cell) = (self.c, self.cell);
+        let watched = || cell.lo.load(Relaxed);
+        let look = || match self.look(watched())? {
+            Look::Wait => Ok(ControlFlow::Continue(())),
+            look => Ok(ControlFlow::Break(look)),
+        };
+        Ok(give_way(c, timeout, watched, look)?.unwrap_or(Look::Wait))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::give_way::OFTEN;
     use crate::sem::{self, fast, op};
     use crate::testing::{until, World};
     use crate::tests::sem::{self as calls, set_of, undone, TAKE};
