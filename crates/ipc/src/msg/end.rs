@@ -93,12 +93,16 @@ pub fn position(end: &MsgEnd) -> u64 {
 /// and the one that has moved the end could not go on.
 #[cold]
 pub fn was_beaten(c: &Ctx, first: u32, times: &mut u32) {
-    c.kernel.back_off(first << (*times).min(MOST_DOUBLED));
+    if *times < MOST_BEATEN {
+        c.kernel.back_off(first << (*times).min(MOST_DOUBLED));
+    }
     *times += 1;
 }
 
 /// How often the pauses are doubled.
 const MOST_DOUBLED: u32 = 2;
+/// Whoever is beaten more often in one attempt is up against somebody who scribbles.
+const MOST_BEATEN: u32 = 32;
 
 /// Moves an end in a transaction.
 pub fn put(txn: &mut Txn, end: &MsgEnd, at: At) -> Result<(), Full> {

@@ -30,6 +30,7 @@ use vshmem_pool::pair::Pair;
 const FEWEST: u32 = 1;
 /// up to this.
 const MOST: u32 = 16;
+
 /// What a process knows of convoys. Only hints, so they serve all pools and threads.
 static KNOWN: Known = Known::new();
 
