@@ -133,8 +133,8 @@ pub(crate) fn glance() -> u32 {
     }
 }
 
-/// As [`rounds`] where it may be another kernel's. That has another processor, whatever this kernel has, and a
-/// doorbell or a nap costs far more.
+/// As [`rounds`] where it may be another kernel's. That has another processor, whatever this kernel has, and
+/// a doorbell or a nap costs far more.
 pub(crate) fn rounds_across() -> u32 {
     ACROSS * budget(SOONER)
 }

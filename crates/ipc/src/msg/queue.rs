@@ -100,7 +100,34 @@ impl Queue {
         (len as u64).saturating_add(bytes_in.into()) <= limit && (msgs_in as u64) < limit
     }
 
-    /// The same, with fresh counts. Call it with both ends frozen.
+    /// Do the limits admit another message, with the tail there? Counts of received messages are remembered
+    /// and only looked up when that matters: they only grow, so old ones err on the safe side.
+    #[inline]
+    pub fn admits(&self, tail: At, len: usize) -> bool {
+        if self.admits_as_remembered(tail, len) {
+            return true;
+        }
+        let seen = &self.entry.send.seen;
+        let remembered = seen.load(Relaxed);
+        let counts = end::read(&self.entry.receive).counts();
+        // Not stored blindly: nobody who slept for long may bring back a count from before it wrapped around.
+        let _ = seen.compare_exchange(remembered, counts, Relaxed, Relaxed);
+        self.admits_beside(counts, tail, len)
+    }
+
+    /// Do they by what is remembered?
+    #[inline(always)]
+    pub fn admits_as_remembered(&self, tail: At, len: usize) -> bool {
+        self.admits_beside(self.entry.send.seen.load(Relaxed), tail, len)
+    }
+
+    #[inline(always)]
+    fn admits_beside(&self, received: u64, tail: At, len: usize) -> bool {
+        let (bytes, msgs) = (received as u32, (received >> 32) as u32);
+        self.fits(len, tail.bytes.wrapping_sub(bytes), tail.msgs.wrapping_sub(msgs))
+    }
+
+    /// As [`Queue::fits`], with fresh counts. Call it with both ends frozen.
     pub fn has_space(&self, len: usize) -> bool {
         let (tail, head) = (self.tail(), self.head());
         self.fits(len, tail.bytes.wrapping_sub(head.bytes), tail.msgs.wrapping_sub(head.msgs))

@@ -287,6 +287,7 @@ unsafe fn gave_way(
         Ok(match unsafe { attempt(c, queue, into, wanted, c.kernel.now())? } {
             Attempt::Done(received) => ControlFlow::Break(Some(received)),
             Attempt::Free => ControlFlow::Continue(()),
+            Attempt::Slow if !queue.still() => ControlFlow::Break(None),
             Attempt::Slow => match what_is_there(c, queue, wanted) {
                 There::Nothing | There::Locked | There::Changed => ControlFlow::Continue(()),
                 There::OneUnwanted(_) | There::Other => ControlFlow::Break(None),

@@ -113,7 +113,7 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
         };
         ring.prefetch_to_write(tail.pos);
         let unchanged = || end::read(&entry.send) == tail;
-        if !fits(queue, tail, message.len) {
+        if !queue.admits(tail, message.len) {
             if unchanged() {
                 return Attempt::Full;
             }
@@ -189,33 +189,6 @@ impl Sender {
     fn of(c: &Ctx) -> Sender {
         Sender { owner: c.me.slot as u16 + 1, pid: pid_word(c) }
     }
-}
-
-/// Do the limits admit the message? Counts of received messages are remembered and only looked up when that
-/// matters: they only grow, so old ones err on the safe side.
-#[inline]
-pub fn fits(queue: &Queue, tail: At, len: usize) -> bool {
-    if fits_as_remembered(queue, tail, len) {
-        return true;
-    }
-    let seen = &queue.entry.send.seen;
-    let remembered = seen.load(Relaxed);
-    let counts = end::read(&queue.entry.receive).counts();
-    // Not stored blindly: nobody who slept for long may bring back a count from before it wrapped around.
-    let _ = seen.compare_exchange(remembered, counts, Relaxed, Relaxed);
-    fits_in(queue, tail, len, counts)
-}
-
-/// Do they by what is remembered?
-#[inline(always)]
-pub fn fits_as_remembered(queue: &Queue, tail: At, len: usize) -> bool {
-    fits_in(queue, tail, len, queue.entry.send.seen.load(Relaxed))
-}
-
-#[inline(always)]
-fn fits_in(queue: &Queue, tail: At, len: usize, counts: u64) -> bool {
-    let (bytes, msgs) = (counts as u32, (counts >> 32) as u32);
-    queue.fits(len, tail.bytes.wrapping_sub(bytes), tail.msgs.wrapping_sub(msgs))
 }
 
 /// # Safety

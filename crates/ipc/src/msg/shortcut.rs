@@ -6,7 +6,7 @@ use super::end::{self, At};
 use super::name::{is_receiver_named, is_sender_named};
 use super::queue::Queue;
 use super::ring::{cells_for, Ring};
-use super::send::{after, finish, fits_as_remembered, Outgoing, Sender};
+use super::send::{after, finish, Outgoing, Sender};
 use super::space::is_due_for_sweep;
 use super::take::{self, Received};
 use super::{MSG_COPY, MSG_EXCEPT};
@@ -144,7 +144,7 @@ impl Shortcut {
             || message.len > self.most()
             || tail.slow
             || !self.is_same(id)
-            || !fits_as_remembered(&queue, tail, message.len)
+            || !queue.admits_as_remembered(tail, message.len)
             || is_due_for_sweep(&queue, tail.pos)
             || !done::remembers_space(&queue, ring, tail.pos, cells)
             || !is_sender_named(&queue, tail)

@@ -10,7 +10,6 @@ use super::end::At;
 use super::mark::State;
 use super::queue::Queue;
 use super::ring::{cells_for, Ring};
-use super::send::fits;
 use crate::Ctx;
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 
@@ -39,7 +38,7 @@ pub fn spin_for_space(c: &Ctx, queue: &Queue, len: usize, rounds: u32) -> u32 {
             let Some(ring) = queue.ring(c) else {
                 return 0;
             };
-            if fits(queue, tail, len) && done::look_for_space(queue, &ring, tail.pos, cells) {
+            if queue.admits(tail, len) && done::look_for_space(queue, &ring, tail.pos, cells) {
                 return rounds - round;
             }
         }

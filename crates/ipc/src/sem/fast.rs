@@ -85,7 +85,7 @@ pub fn op(c: &Ctx, id: i32, sops: &[Sembuf], timeout: Option<Duration>) -> Resul
     let alters = sops.iter().any(|s| s.op != 0);
     perm::check(c, &set.entry.head, if alters { perm::WRITE } else { perm::READ })?;
     if sops.len() > 4 || sops[1..].iter().any(|s| s.num != first.num) {
-        return slow::op(c, &set, sops, timeout);
+        return slow::op_of_several(c, &set, sops, timeout);
     }
     let cell = set.only_cell(c, first.num.into())?;
     match attempt(c, &set, cell, sops)? {

@@ -4,7 +4,7 @@ use super::perform::{perform, Actor, Outcome};
 use super::serve::serve;
 use super::set::{my_pid, Beside, Set, SLOW};
 use super::undo::{self, Gone};
-use super::waiter::{self, is_blocked, thaw_all};
+use super::waiter::{self, blocks, is_blocked, thaw_all};
 use super::{cancel, contend, remove, repay, Sembuf};
 use crate::waiters::{self, Ticket};
 use crate::{directory as dir, Ctx, Errno, Waited};
@@ -25,31 +25,78 @@ const LAST_LOOK: Duration = Duration::from_micros(243_170);
 /// `semop`, the slow way.
 #[cold]
 pub fn op(c: &Ctx, set: &Set, sops: &[Sembuf], timeout: Option<Duration>) -> Result<(), Errno> {
-    let deadline = timeout.map(|t| c.kernel.monotonic().saturating_add(t.as_nanos().min(1 << 62) as u64));
-    let ticket = {
-        let signals = SignalsBlocked::attentive(c.kernel);
-        match begin(c, set, &signals, sops, timeout)? {
-            None => return Ok(()),
-            Some(ticket) => ticket,
-        }
-    };
-    wait(c, set, ticket, deadline)
+    op_or_spin(c, set, sops, timeout, 0)
 }
 
-/// Performs the operations now (`None`), or registers the caller as a waiter.
+/// The same for several semaphores: nobody has spun for them yet.
+#[cold]
+pub fn op_of_several(c: &Ctx, set: &Set, sops: &[Sembuf], timeout: Option<Duration>) -> Result<(), Errno> {
+    let rounds = if timeout == Some(Duration::ZERO) { 0 } else { c.kernel.spin_rounds() };
+    op_or_spin(c, set, sops, timeout, rounds)
+}
+
+/// As `op`; before the caller stands in the queue it spins for so many rounds.
+fn op_or_spin(
+    c: &Ctx,
+    set: &Set,
+    sops: &[Sembuf],
+    timeout: Option<Duration>,
+    mut rounds: u32,
+) -> Result<(), Errno> {
+    let deadline = timeout.map(|t| c.kernel.monotonic().saturating_add(t.as_nanos().min(1 << 62) as u64));
+    loop {
+        let begun = {
+            let signals = SignalsBlocked::attentive(c.kernel);
+            begin(c, set, &signals, sops, timeout, rounds > 0)?
+        };
+        match begun {
+            Begun::Done => return Ok(()),
+            Begun::Waiting(ticket) => return wait(c, set, ticket, deadline),
+            Begun::Blocked(i) => {
+                rounds = spin_while_blocked(c, set, sops[i], rounds)?;
+                c.kernel.spun(rounds > 0);
+            }
+        }
+    }
+}
+
+/// Spins while an operation is blocked; returns the rounds that are left.
+fn spin_while_blocked(c: &Ctx, set: &Set, sop: Sembuf, rounds: u32) -> Result<u32, Errno> {
+    let cell = set.cell(c, sop.num.into())?;
+    for round in 1..=rounds {
+        if !blocks(cell.lo.load(Relaxed), sop) {
+            return Ok(rounds - round);
+        }
+        c.kernel.spinning();
+    }
+    Ok(0)
+}
+
+/// What has come of a call under the lock.
+enum Begun {
+    /// The operations were performed.
+    Done,
+    /// The caller stands in the queue.
+    Waiting(Ticket),
+    /// This operation (its index) is in the way, and the caller is to spin.
+    Blocked(usize),
+}
+
+/// Performs the operations now, or registers the caller as a waiter unless it `spins`.
 fn begin(
     c: &Ctx,
     set: &Set,
     signals: &SignalsBlocked,
     sops: &[Sembuf],
     timeout: Option<Duration>,
-) -> Result<Option<Ticket>, Errno> {
+    spins: bool,
+) -> Result<Begun, Errno> {
     let guard = set.lock(c, signals)?;
     if !set.still() {
         // Found a moment ago, so it was removed in between.
         return Err(Errno::EIDRM);
     }
-    let result = begin_locked(c, set, signals, &guard, sops, timeout);
+    let result = begin_locked(c, set, signals, &guard, sops, timeout, spins);
     thaw_all(c, set, sops.len(), |i| sops[i].num as u32);
     result
 }
@@ -61,7 +108,8 @@ fn begin_locked(
     guard: &Guard,
     sops: &[Sembuf],
     timeout: Option<Duration>,
-) -> Result<Option<Ticket>, Errno> {
+    spins: bool,
+) -> Result<Begun, Errno> {
     let me = Actor { who: c.me, pid: my_pid(c) };
     // Frozen first: what is beside the semaphores stays there while room is made for what does not fit.
     for s in sops {
@@ -83,7 +131,7 @@ fn begin_locked(
                 contend::joined(set, sops[0].num);
             }
             undo::sweep(c, set, signals);
-            return Ok(None);
+            return Ok(Begun::Done);
         }
         Outcome::Failed(errno) => {
             undo::sweep(c, set, signals);
@@ -94,13 +142,16 @@ fn begin_locked(
     if timeout == Some(Duration::ZERO) {
         return Err(Errno::EAGAIN);
     }
+    if spins {
+        return Ok(Begun::Blocked(blocked));
+    }
     let ticket = waiters::take(c, set.reference())?;
     let registered = waiter::register(c, set, signals, guard, ticket, sops, blocked, me.pid);
     if let Err(errno) = registered {
         waiters::give_back(ticket);
         return Err(errno);
     }
-    Ok(Some(ticket))
+    Ok(Begun::Waiting(ticket))
 }
 
 /// Performs the caller's operations, if that is possible now.
@@ -243,4 +294,35 @@ fn look_around(c: &Ctx, set: &Set) -> Option<Errno> {
 /// Is a semaphore kept from fast paths?
 pub fn is_slow(lo: u64) -> bool {
     lo & SLOW != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sem;
+    use crate::testing::World;
+    use crate::tests::sem::{op as sop, set_of, values};
+    use std::thread;
+
+    #[test]
+    fn several_semaphores_are_spun_for_before_the_caller_stands_in_the_queue() {
+        let world = World::new(1 << 20);
+        let (process, other) = (world.process(), world.process());
+        let c = &process.ctx();
+        let id = set_of(c, &[1, 0, 0]);
+        let set = Set::at(c, c.pool.ids().index(id)).unwrap();
+        let take = [sop(0, -1), sop(1, -1), sop(2, -1)];
+        let gives = other.start(move |giver| {
+            for num in [1u16, 2] {
+                thread::sleep(Duration::from_millis(5));
+                assert_eq!(sem::getncnt(giver, id, num.into()), Ok(0), "it stands nowhere");
+                sem::op(giver, id, &[sop(num, 1)], None).unwrap();
+            }
+        });
+        op_or_spin(c, &set, &take, None, 1 << 30).unwrap();
+        gives.result();
+        assert_eq!(values(c, id), [0, 0, 0]);
+        let at_once = Some(Duration::ZERO);
+        assert_eq!(op_or_spin(c, &set, &take, at_once, 10), Err(Errno::EAGAIN));
+    }
 }
