@@ -88,9 +88,9 @@ pub fn position(end: &MsgEnd) -> u64 {
     end.at.lo.load(Relaxed)
 }
 
-/// Somebody else has moved an end first, for the so manyth time: the caller leaves it alone for some pauses, at
-/// first so many, twice as many each time. Else each of many would fetch the line from the others all the time,
-/// and the one that has moved the end could not go on.
+/// Somebody else has moved an end first, for the so manyth time: the caller leaves it alone for some pauses,
+/// at first so many, twice as many each time. Else each of many would fetch the line from the others all the
+/// time, and the one that has moved the end could not go on.
 #[cold]
 pub fn was_beaten(c: &Ctx, first: u32, times: &mut u32) {
     if *times < MOST_BEATEN {

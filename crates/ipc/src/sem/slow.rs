@@ -13,8 +13,8 @@ use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 
 /// Sleepers look whether somebody they wait for is dead, at first after this time: soon, for who has just
-/// begun to wait has not asked for all who may be dead; but after the next tick of a kernel's clock (4 ms), or
-/// each sleep would set the processor's timer and set it back, which in a virtual machine takes as long as
+/// begun to wait has not asked for all who may be dead; but after the next tick of a kernel's clock (4 ms),
+/// or each sleep would set the processor's timer and set it back, which in a virtual machine takes as long as
 /// the sleep's system call. (No round number, nor are its multiples: a program's alarm that goes off at the
 /// same moment as the sleep's time is up would not be seen to have interrupted it.)
 const FIRST_LOOK: Duration = Duration::from_micros(5_170);
