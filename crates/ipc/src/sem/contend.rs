@@ -11,7 +11,7 @@
 //! * They *spin* for as long as is worth it ([`Kernel::spin_rounds`](vshmem_pool::Kernel::spin_rounds)).
 //! * If the semaphore has changed hands meanwhile, or the caller has just handed it over itself, it will be
 //!   free again soon. Then they *give way* for a while: between looks they leave the processor to others.
-//!   That is tried less often where it is in vain.
+//!   Where only the latter is known, that is tried less often once it was in vain.
 //!
 //! A token that goes round is waited for elsewhere than it was given, so nobody gives way for its sake.
 
