@@ -81,14 +81,15 @@ static void exec_detaches(void) {
     GIVES(semop(set, OP(0, 0, IPC_NOWAIT), 1), 0);
 }
 
-/* A child of a raw clone whose parent is gone, and counted down, before the child makes itself
- * known. */
-static void orphan_counts(void) {
+/* A child of a raw clone whose parent is gone before the child makes itself known. A parent that
+ * has called is counted down then; one that has not leaves the child its own place. */
+static void orphan_counts(int parent_calls) {
     int go[2], done[2];
     CHECK(pipe(go) == 0 && pipe(done) == 0);
     pid_t parent = fork();
     CHECK(parent >= 0);
     if (parent == 0) {
+        CHECK(!parent_calls || semop(set, OP(0, 0, IPC_NOWAIT), 1) == 0);
         if (raw_fork() == 0) {
             char c;
             CHECK(read(go[0], &c, 1) == 1 && semop(set, OP(0, 0, IPC_NOWAIT), 1) == 0);
@@ -98,7 +99,7 @@ static void orphan_counts(void) {
         _exit(0);
     }
     wait_for_success(parent);
-    wait_for_attachments(segment, 1);
+    wait_for_attachments(segment, parent_calls ? 1 : 2);
     char c;
     CHECK(write(go[1], "x", 1) == 1 && read(done[0], &c, 1) == 1);
     CHECK(attachments(segment) == 2);
@@ -108,6 +109,89 @@ static void orphan_counts(void) {
     close(done[0]);
     close(done[1]);
 }
+
+/* A process that was made known before it calls, and its child by a raw clone, which finds the same
+ * place: each counts once it has called, whichever comes first. */
+static void siblings_take_one_place_each(void) {
+    for (int first = 0; first < 2; first++) {
+        int done[2], next[2], go[2];
+        CHECK(pipe(done) == 0 && pipe(next) == 0 && pipe(go) == 0);
+        pid_t child = fork();
+        if (child == 0) {
+            pid_t its = raw_fork();
+            CHECK(its >= 0);
+            char c = 'x';
+            if ((its == 0) == first)
+                CHECK(read(next[0], &c, 1) == 1);
+            CHECK(semop(set, OP(1, 1, SEM_UNDO), 1) == 0 && write(done[1], &c, 1) == 1);
+            CHECK(read(go[0], &c, 1) == 1);
+            if (its != 0)
+                wait_for_success(its);
+            _exit(0);
+        }
+        char c[2];
+        CHECK(read(done[0], c, 1) == 1 && write(next[1], "x", 1) == 1 && read(done[0], c, 1) == 1);
+        CHECK(attachments(segment) == 3);
+        GIVES(semctl(set, 1, GETVAL, 0), 2);
+        CHECK(write(go[1], "xx", 2) == 2);
+        wait_for_success(child);
+        wait_for_attachments(segment, 1);
+        GIVES(semctl(set, 1, GETVAL, 0), 0);
+        for (int i = 0; i < 2; i++)
+            close(done[i]), close(next[i]), close(go[i]);
+    }
+}
+
+static int other_segment;
+static char *attached_in_fork;
+
+static void attach_in_fork(void) {
+    attached_in_fork = shmat(other_segment, NULL, 0);
+    CHECK(attached_in_fork != (void *)-1);
+}
+
+static int attaches_in_fork;
+
+static void in_fork(void) {
+    if (attaches_in_fork)
+        attach_in_fork();
+}
+
+/* In the middle of a fork somebody attaches: here a fork handler that runs after the library's own,
+ * as a signal's might. The child inherits it, and counts. */
+static void a_handler_attaches_in_a_fork(void) {
+    other_segment = shmget(IPC_PRIVATE, 4096, 0600);
+    CHECK(other_segment >= 0);
+    attaches_in_fork = 1;
+    int go[2];
+    CHECK(pipe(go) == 0);
+    pid_t child = fork();
+    attaches_in_fork = 0;
+    if (child == 0) {
+        char c;
+        CHECK(read(go[0], &c, 1) == 1);
+        CHECK(shmdt(attached_in_fork) == 0);
+        _exit(0);
+    }
+    CHECK(attachments(other_segment) == 2 && attachments(segment) == 2);
+    CHECK(write(go[1], "x", 1) == 1);
+    wait_for_success(child);
+    wait_for_attachments(other_segment, 1);
+    wait_for_attachments(segment, 1);
+    GIVES(shmdt(attached_in_fork), 0);
+    GIVES(shmctl(other_segment, IPC_RMID, NULL), 0);
+    close(go[0]);
+    close(go[1]);
+}
+
+/* Handlers before a fork run in the reverse order: what is registered before the library is comes
+ * after it. */
+static void before_the_library(int argc, char **argv, char **envp) {
+    (void)argc, (void)argv, (void)envp;
+    pthread_atfork(in_fork, NULL, NULL);
+}
+__attribute__((section(".preinit_array"),
+               used)) static void (*const preinit)(int, char **, char **) = before_the_library;
 
 /* Its own detach doesn't take the parent's away, nor the parent's its. */
 static void detaches_are_ones_own(char *mapped) {
@@ -219,7 +303,10 @@ int main(void) {
     child_counts(raw_fork, 1);
     child_counts_at_once();
     exec_detaches();
-    orphan_counts();
+    orphan_counts(0);
+    orphan_counts(1);
+    siblings_take_one_place_each();
+    a_handler_attaches_in_a_fork();
     detaches_are_ones_own(mapped);
     generations();
     threaded_forks();

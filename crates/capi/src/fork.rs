@@ -1,36 +1,52 @@
 //! Around `fork`: where segments are attached, a child's slot, liveness lock and attachments are there before
-//! the child is, so that no count drops in between. A child that inherits none makes itself known at its
-//! first call: most end, or execute something else, without one.
+//! the child is, so that no count drops in between. The child takes them over at its first call; until then
+//! its liveness lock alone, which it has inherited, says that it lives. A child that inherits no attachment
+//! makes itself known at its first call.
 //!
-//! After a fork each page that is written to for the first time is copied, so nothing is written that need
-//! not be.
+//! Most children end, or execute something else, without a call. So a child runs no code of ours: each page
+//! of it, and each page that it writes to, would cost a fault.
 
 use crate::attach::TABLE;
 use crate::claim::Claim;
 use crate::errno::ErrnoGuard;
-use crate::page::{self, unpack};
+use crate::gate::{self, Inside};
+use crate::page::MAX_POOLS;
 use crate::pools::Claimed;
+use crate::revoked;
 use crate::state::{self, POOLS};
-use crate::{gate, interrupted, revoked};
-use core::sync::atomic::Ordering;
 use vshmem_pool::{Ctx, ProcId};
-use vshmem_transport::process::Fork;
+use vshmem_transport::process::{self, Fork};
 use vshmem_transport::{Handle, Liveness};
 
 /// Before the fork.
 pub extern "C" fn prepare() {
-    if !gate::close_for_fork() || TABLE.count() == 0 {
-        return;
-    }
-    let _errno = ErrnoGuard::now();
-    let Some(page) = page::existing() else { return };
-    for (index, membership) in page.memberships.iter().enumerate() {
-        let me = unpack(membership.me.load(Ordering::Acquire)).filter(|_| !revoked::is_revoked(index));
-        if let Some((me, liveness)) = me.and_then(|me| claim_for_child(index, me, page.pid())) {
-            let claimed = Claimed { me, liveness, fork: Fork::now(page.pid()) };
-            // SAFETY: we hold the gate.
-            unsafe { *POOLS[index].claimed.get() = Some(claimed) };
+    let Some(gate) = gate::enter_for_fork() else { return };
+    if TABLE.count() > 0 {
+        let _errno = ErrnoGuard::now();
+        for index in 0..MAX_POOLS {
+            make_room(&gate, index);
         }
+    }
+    gate::close_for_fork(gate);
+}
+
+/// Makes a place in a pool for the child, in the stead of one that was made for a child that did not come.
+fn make_room(gate: &Inside, index: usize) {
+    let me = state::me(gate, index).filter(|_| !revoked::is_revoked(index));
+    drop_room(index);
+    let Some(me) = me else { return };
+    let pid = gate.page().pid();
+    if let Some((me, liveness)) = claim_for_child(index, me, pid) {
+        let claimed = Claimed { me, liveness, fork: Fork::now(pid) };
+        // SAFETY: inside the gate.
+        unsafe { *POOLS[index].claimed.get() = Some(claimed) };
+    }
+}
+
+/// A handler has changed what is attached in the middle of a fork: the child inherits that.
+pub fn attachments_changed(gate: &Inside) {
+    if gate.is_in_fork() {
+        (0..MAX_POOLS).for_each(|index| make_room(gate, index));
     }
 }
 
@@ -42,8 +58,8 @@ fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Option<(ProcId, Livene
     let handle = unsafe { &place.opened().handle };
     let mut claim = Claim::new(handle, Handle::claim_liveness_for_child);
     let take = &mut |slot| claim.take(slot);
-    let started = state::started_of(index);
-    // Nobody knows the child's pid yet.
+    // Nobody knows the child's pid yet, nor when it begins.
+    let started = process::unknown_start(state::started_of(index));
     let child = vshmem_ipc::liveness::claim(ctx.pool, place, ctx.member, 0, started, take);
     let claimed = child.zip(claim.taken());
     match claimed {
@@ -64,39 +80,20 @@ fn give_up(ctx: &Ctx, child: ProcId) {
 /// After the fork, in the parent, also if it failed: then the child's slot has no living owner and is cleaned
 /// up as any dead process's is.
 pub extern "C" fn parent() {
-    // SAFETY: claimed for the child by this process, and let go of once.
-    take_claimed(|_, claimed| unsafe { claimed.liveness.end() });
-    gate::open_in_parent();
-}
-
-/// After the fork, in the child.
-pub extern "C" fn child() {
-    let Some(page) = page::existing() else { return };
-    page::wipe_in_child();
-    interrupted::forget();
-    take_claimed(|index, Claimed { me, liveness, fork }| {
-        let _errno = ErrnoGuard::now();
-        // SAFETY: the parent claimed it for this child.
-        unsafe { liveness.keep_in_child() };
-        let started = fork.started_in_child(state::started_of(index));
-        // SAFETY: the parent was known to the pool, so it is open.
-        unsafe { POOLS[index].opened() }.pool.adopt_process(me, page.pid(), started);
-        state::become_member(page, index, me, Some(liveness), started);
-    });
-    gate::open_in_child();
-}
-
-fn take_claimed(mut each: impl FnMut(usize, Claimed)) {
-    if !gate::is_closed_for_fork() {
-        return;
+    if let Some(_gate) = gate::enter_after_fork() {
+        (0..MAX_POOLS).for_each(drop_room);
     }
-    for (index, place) in POOLS.iter().enumerate() {
-        let claimed = place.claimed.get();
-        // SAFETY: the thread that forks holds the gate; the child has one thread.
-        if let Some(taken) = unsafe { *claimed } {
-            // SAFETY: as above.
-            unsafe { *claimed = None };
-            each(index, taken);
+}
+
+/// Lets go of a place that was made for a child. Inside the gate.
+fn drop_room(index: usize) {
+    let claimed = POOLS[index].claimed.get();
+    // SAFETY: inside the gate.
+    if let Some(room) = unsafe { *claimed } {
+        // SAFETY: as above; the lock was claimed by this process, for its child, and is let go of once.
+        unsafe {
+            *claimed = None;
+            room.liveness.end();
         }
     }
 }

@@ -7,10 +7,13 @@
 //! The owner is known by the address of its thread-local block, which no two threads have at once and which
 //! costs no system call. Only the owner writes that word, so a thread that finds its own address there is
 //! inside. The locks of a pool that it takes there find signals blocked ([`is_inside`]), and leave them so.
+//!
+//! A thread that forks keeps the gate closed meanwhile, but is not inside, and signals go through: a child
+//! has nothing to put back, so it need not run code of ours. A handler that comes then gets in.
 
 use crate::page::{self, Page};
 use crate::raw::{self, syscall};
-use crate::tls::{self, Fork};
+use crate::tls;
 use core::sync::atomic::Ordering;
 use vshmem_ipc::Errno;
 
@@ -22,10 +25,15 @@ const WAITERS: u32 = 1 << 31;
 /// observer of a process that attaches a segment must not see it asleep.
 const AWAKE: u32 = 5000;
 
+/// In the owner's word: it forks.
+const FORKS: usize = 1;
+
 /// Entered; leaves when dropped.
 pub struct Inside {
     page: &'static Page,
     mask: u64,
+    /// The owner's word as it was: the gate was the thread's already, or 0.
+    before: usize,
 }
 
 impl Inside {
@@ -33,11 +41,19 @@ impl Inside {
     pub fn page(&self) -> &'static Page {
         self.page
     }
+
+    /// Has it interrupted a fork of the thread's own?
+    pub fn is_in_fork(&self) -> bool {
+        self.before & FORKS != 0
+    }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        leave(self.page);
+        self.page.owner.store(self.before, Ordering::Relaxed);
+        if self.before == 0 {
+            open(self.page);
+        }
         restore_signals(self.mask);
     }
 }
@@ -45,9 +61,12 @@ impl Drop for Inside {
 /// Enters the gate; waits while another thread is inside. A thread that is inside already gets in again.
 pub fn enter() -> Result<Inside, Errno> {
     let page = page::page().ok_or(Errno(libc::ENOMEM))?;
+    Ok(enter_at(page))
+}
+
+fn enter_at(page: &'static Page) -> Inside {
     let mask = block_signals();
-    lock(page);
-    Ok(Inside { page, mask })
+    Inside { page, mask, before: lock(page) }
 }
 
 /// Blocks all signals; returns the mask before, which is that of all signals inside the gate.
@@ -76,16 +95,28 @@ fn is_owner(page: &Page) -> bool {
     page.owner.load(Ordering::Relaxed) == tls::thread().addr()
 }
 
-fn lock(page: &Page) {
-    if is_owner(page) {
-        page.depth.fetch_add(1, Ordering::Relaxed);
-        return;
+/// Returns the owner's word as it was, if the gate was the thread's already; else 0.
+fn lock(page: &Page) -> usize {
+    let me = tls::thread().addr();
+    let before = page.owner.load(Ordering::Relaxed);
+    let was_mine = before & !FORKS == me;
+    if !was_mine {
+        close(page);
     }
+    page.owner.store(me, Ordering::Relaxed);
+    if was_mine {
+        before
+    } else {
+        0
+    }
+}
+
+fn close(page: &Page) {
     let mut mine = CLOSED;
     let mut gave_way = 0;
     loop {
         match page.gate.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => return page.owner.store(tls::thread().addr(), Ordering::Relaxed),
+            Ok(_) => return,
             Err(_) if gave_way < AWAKE => {
                 gave_way += 1;
                 raw::give_way();
@@ -103,12 +134,7 @@ fn lock(page: &Page) {
     }
 }
 
-fn leave(page: &Page) {
-    if page.depth.load(Ordering::Relaxed) > 0 {
-        page.depth.fetch_sub(1, Ordering::Relaxed);
-        return;
-    }
-    page.owner.store(0, Ordering::Relaxed);
+fn open(page: &Page) {
     if page.gate.swap(0, Ordering::Release) & WAITERS != 0 {
         futex(page, libc::FUTEX_WAKE, 1);
     }
@@ -120,58 +146,29 @@ fn futex(page: &Page, operation: i32, value: u32) {
     unsafe { syscall!(libc::SYS_futex, page.gate.as_ptr(), operation, value, 0usize) };
 }
 
-fn fork_record() -> &'static mut Fork {
-    // SAFETY: the thread's own record, used by fork handlers only, which run one after the other on a thread.
-    unsafe { &mut (*crate::tls::thread()).fork }
+/// Before a fork: enters the gate, if there is anything that it guards.
+pub fn enter_for_fork() -> Option<Inside> {
+    page::existing().filter(|page| !is_owner(page)).map(enter_at)
 }
 
-/// Before a fork: enters the gate for good. False: there is no page, so nothing is open.
-pub fn close_for_fork() -> bool {
-    let Some(page) = page::existing() else { return false };
-    let record = fork_record();
-    let mask = block_signals();
-    lock(page);
-    if record.closed == 0 {
-        record.mask = mask;
+/// The fork may come: the gate stays closed, and signals go through again.
+pub fn close_for_fork(inside: Inside) {
+    let page = inside.page();
+    page.forks.fetch_add(1, Ordering::Relaxed);
+    page.owner.store(tls::thread().addr() | FORKS, Ordering::Relaxed);
+    restore_signals(inside.mask);
+    core::mem::forget(inside);
+}
+
+/// After a fork, in the parent: enters the gate if the thread has closed it for that.
+pub fn enter_after_fork() -> Option<Inside> {
+    let is_mine = |page: &&Page| page.owner.load(Ordering::Relaxed) == tls::thread().addr() | FORKS;
+    let mut inside = page::existing().filter(is_mine).map(enter_at)?;
+    // A handler's own fork may have come in between, and is over.
+    if inside.page.forks.fetch_sub(1, Ordering::Relaxed) == 1 {
+        inside.before = 0;
     }
-    record.closed += 1;
-    true
-}
-
-/// After a fork, in the parent.
-pub fn open_in_parent() {
-    if let (true, Some(page)) = (finish_fork(), page::existing()) {
-        leave(page);
-        restore_after_outermost();
-    }
-}
-
-/// After a fork, in the child: its page is empty, so it is outside; only the mask is left to be put back.
-pub fn open_in_child() {
-    if finish_fork() {
-        restore_after_outermost();
-    }
-}
-
-/// Did the innermost fork under way close the gate?
-pub fn is_closed_for_fork() -> bool {
-    fork_record().closed != 0
-}
-
-fn finish_fork() -> bool {
-    let record = fork_record();
-    let was_closed = record.closed != 0;
-    if was_closed {
-        record.closed -= 1;
-    }
-    was_closed
-}
-
-fn restore_after_outermost() {
-    let record = fork_record();
-    if record.closed == 0 {
-        raw::restore_signals(record.mask);
-    }
+    Some(inside)
 }
 
 #[cfg(test)]
@@ -213,5 +210,31 @@ mod tests {
         drop(outer);
         assert_eq!(raw::block_signals(), before);
         raw::restore_signals(before);
+    }
+
+    #[test]
+    fn who_forks_keeps_the_gate_closed_for_others_alone() {
+        let before = raw::block_signals();
+        raw::restore_signals(before);
+        drop(enter().unwrap());
+        let fork = || close_for_fork(enter_for_fork().unwrap());
+        fork();
+        assert!(!is_inside());
+        assert_eq!(raw::block_signals(), before, "signals go through");
+        raw::restore_signals(before);
+        let other = thread::spawn(|| drop(enter().unwrap()));
+        {
+            // A handler that comes now.
+            let handler = enter().unwrap();
+            assert!(is_inside() && handler.is_in_fork());
+            assert!(enter_for_fork().is_none(), "nothing forks in there");
+        }
+        fork();
+        drop(enter_after_fork().unwrap());
+        assert!(!other.is_finished(), "a handler's fork is over, but not the one that it interrupted");
+        drop(enter_after_fork().unwrap());
+        other.join().unwrap();
+        assert!(enter_after_fork().is_none());
+        assert!(!enter().unwrap().is_in_fork());
     }
 }

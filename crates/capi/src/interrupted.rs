@@ -104,7 +104,7 @@ fn set_word(word: *const AtomicU32) {
     compiler_fence(SeqCst);
 }
 
-/// In the child of a handler's fork: what the thread was waiting on is its parent's.
+/// The thread stands nowhere, whatever it has recorded.
 pub fn forget() {
     set_word(core::ptr::null());
 }

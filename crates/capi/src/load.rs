@@ -3,11 +3,7 @@
 use crate::log::{self, Level};
 use crate::page::{self, MAX_POOLS};
 use crate::{config, ending, fork, gate, interrupted, state};
-use core::ffi::{c_int, c_void};
-
-extern "C" {
-    fn pthread_atfork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> c_int;
-}
+use core::ffi::c_void;
 
 /// Runs before the program's own constructors when preloaded. Opens nothing and maps nothing.
 extern "C" fn on_load() {
@@ -15,7 +11,7 @@ extern "C" fn on_load() {
     // SAFETY: the handlers stay in memory: the library can't be unloaded. Registering them now rather than at
     // first use keeps libc's lock and its memory out of signal handlers. Where it fails, children make
     // themselves known late.
-    unsafe { pthread_atfork(fork::prepare, fork::parent, fork::child) };
+    unsafe { libc::pthread_atfork(Some(fork::prepare), Some(fork::parent), None) };
     watch_threads();
     ending::on_load();
     #[cfg(not(test))]

@@ -35,13 +35,13 @@ pub struct Page {
     pub queues: Places<{ msg::shortcut::WORDS }>,
     /// The gate; see [`crate::gate`].
     pub gate: AtomicU32,
-    /// How deep the gate's owner is in.
-    pub depth: AtomicU32,
+    /// How many forks of the gate's owner are under way: a handler may fork in the middle of another one.
+    pub forks: AtomicU32,
     /// The process's pid; 0: not asked yet.
     pub pid: AtomicU32,
     /// One for each open pool.
     pub memberships: [Membership; MAX_POOLS],
-    /// The thread that is inside the gate, by the address of its thread-local block; 0: none.
+    /// The thread that is inside the gate, by the address of its thread-local block, or forks; 0: none.
     pub owner: AtomicUsize,
     /// What the process has last made of semaphores.
     pub guesses: sem::shortcut::Guesses,
@@ -89,17 +89,29 @@ pub fn page() -> Option<&'static Page> {
 #[cold]
 fn make() -> Option<&'static Page> {
     raw::map_once(&PAGE, |fresh| {
-        // SAFETY: our own mapping. Whether it is heeded is seen in a child, see `wipe_in_child`.
-        unsafe { syscall!(libc::SYS_madvise, fresh, BYTES, libc::MADV_WIPEONFORK) };
+        if !asked_to_wipe(fresh) {
+            // SAFETY: the handler stays in memory: the library can't be unloaded.
+            unsafe { libc::pthread_atfork(None, None, Some(wipe_in_child)) };
+        }
     })?;
     SHORTCUTS.store(PAGE.load(Ordering::Acquire), Ordering::Release);
     existing()
 }
 
-/// A child whose page was not emptied does that itself; libc's fork calls this through our handler. Emulators
-/// of another processor's user mode answer that they will, and don't.
-pub fn wipe_in_child() {
-    // The gate was closed before the fork. Swapped: a look first would be a second fault.
+/// Asks for the page to be emptied in children. False if that won't be: emulators of another processor's user
+/// mode answer that they will, and don't. They say so of a file's memory, too, which no kernel empties.
+fn asked_to_wipe(fresh: *mut u8) -> bool {
+    let wipe = |at: usize, len: usize| {
+        // SAFETY: advice for a later fork, on a mapping of our own or on code, where it is refused.
+        unsafe { syscall!(libc::SYS_madvise, at, len, libc::MADV_WIPEONFORK) == 0 }
+    };
+    let code = make as *const () as usize & !4095;
+    wipe(fresh as usize, BYTES) && !wipe(code, 4096)
+}
+
+/// A child whose page was not emptied does that itself.
+extern "C" fn wipe_in_child() {
+    // The gate was closed before the fork.
     if let Some(page) = existing().filter(|page| page.gate.swap(0, Ordering::Relaxed) != 0) {
         let bytes = (page as *const Page).cast_mut().cast::<u8>();
         // SAFETY: the child has one thread, which is here; zeros are valid for every field.

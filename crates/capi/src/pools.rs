@@ -26,7 +26,8 @@ pub struct OpenPool {
     pub last_me: AtomicU64,
     /// When it became known to the pool, as the slot says it.
     pub started: AtomicU64,
-    /// What was claimed for a child, from before a fork until after it. Under the gate.
+    /// What was claimed for a child: in the parent from before a fork until after it, in the child until it
+    /// takes that over. Under the gate.
     pub claimed: UnsafeCell<Option<Claimed>>,
     /// [`CLOSED`] or [`OPEN`].
     pub phase: AtomicU32,
@@ -75,7 +76,7 @@ pub const CLOSED: u32 = 0;
 pub const OPEN: u32 = 1;
 
 // SAFETY: `opened` is written under the gate while the phase is CLOSED, and read when it is OPEN. `claimed`
-// is only touched by the thread that forks, which holds the gate, and by the child's one thread.
+// is only touched under the gate.
 unsafe impl Sync for OpenPool {}
 
 /// All places for open pools. The first is the one that the environment names.

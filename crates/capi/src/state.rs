@@ -253,8 +253,47 @@ fn log_open(place: &OpenPool) {
     );
 }
 
+/// The process's slot in a pool, if it is known there, or its parent has seen to that.
+pub fn me(gate: &Inside, index: usize) -> Option<ProcId> {
+    let me = &gate.page().memberships[index].me;
+    if me.load(Ordering::Acquire) == 0 {
+        adopt(gate, index);
+    }
+    unpack(me.load(Ordering::Acquire))
+}
+
+/// Takes over the place that the parent made before the fork. False: there is none. Where a process that was
+/// given one has forked by a raw call, it and its child both find it: the first to say who it is has it.
+fn adopt(gate: &Inside, index: usize) -> bool {
+    let (place, page) = (&POOLS[index], gate.page());
+    let place_for_me = place.claimed.get();
+    // SAFETY: inside the gate.
+    let Some(claimed) = (unsafe { *place_for_me }) else { return false };
+    // SAFETY: as above.
+    unsafe { *place_for_me = None };
+    let started = claimed.fork.started_in_child(place.started.load(Ordering::Relaxed));
+    // SAFETY: the parent was known to the pool, so it is open.
+    let pool = unsafe { &place.opened().pool };
+    if !pool.adopt_process(claimed.me, page.pid(), started) {
+        // SAFETY: inherited, like what has said where it is.
+        unsafe { claimed.liveness.end() };
+        return false;
+    }
+    // SAFETY: the parent claimed it for this child.
+    unsafe { claimed.liveness.keep_in_child() };
+    become_member(page, index, claimed.me, Some(claimed.liveness), started);
+    true
+}
+
 /// Takes a process slot in an open pool, and counts there what a raw fork has inherited.
 fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
+    if gate.page().pid.load(Ordering::Relaxed) == 0 {
+        // A child of a handler's: what the thread was waiting on is its parent's.
+        interrupted::forget();
+    }
+    if adopt(gate, index) {
+        return Ok(());
+    }
     let place = &POOLS[index];
     // SAFETY: callers saw that it is open.
     let opened = unsafe { place.opened() };
@@ -287,9 +326,9 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
 }
 
 /// Publishes the process's slot.
-pub fn become_member(page: &Page, index: usize, me: ProcId, liveness: Option<Liveness>, started: u64) {
+fn become_member(page: &Page, index: usize, me: ProcId, liveness: Option<Liveness>, started: u64) {
     let (place, membership) = (&POOLS[index], &page.memberships[index]);
-    // SAFETY: inside the gate, or in a fresh child; `me` is not yet published.
+    // SAFETY: inside the gate; `me` is not yet published.
     unsafe { *membership.liveness.get() = liveness };
     // SAFETY: a process becomes known to pools that are open.
     let word = pack(me, unsafe { place.opened() }.handle.may_go());
@@ -324,7 +363,7 @@ pub fn leave(gate: &Inside, index: usize, give_up: bool) {
     let (place, membership) = (&POOLS[index], &gate.page().memberships[index]);
     // Nothing is left to be undone in a pool that was taken away.
     let is_revoked = revoked::is_revoked(index);
-    let me = unpack(membership.me.load(Ordering::Acquire));
+    let me = if is_revoked { unpack(membership.me.load(Ordering::Acquire)) } else { me(gate, index) };
     if let Some(me) = me.filter(|_| !is_revoked) {
         let ctx = place.ctx(me, gate.page().pid());
         if vshmem_ipc::leave(&ctx) && give_up {

@@ -15,8 +15,6 @@ pub struct Thread {
     pub own_permit: u64,
     /// The credentials as last read.
     pub cred: CredCache,
-    /// The forks under way.
-    pub fork: Fork,
     /// The wait under way.
     pub wait: Wait,
     /// Why the last call that failed did so.
@@ -44,17 +42,6 @@ pub struct CredCache {
     pub looked_at: u64,
     /// When the user was right.
     pub uid_at: u64,
-}
-
-/// What a thread remembers from before a fork until after it. It is copied into the child. All zeros: no fork
-/// under way.
-#[repr(C)]
-pub struct Fork {
-    /// How many forks are under way for which the gate was closed: a fork handler of somebody else may fork
-    /// again. It was not where there was no page then, so nothing to close.
-    pub closed: u32,
-    /// The signal mask before the outermost one that closed the gate.
-    pub mask: u64,
 }
 
 /// What a thread is waiting on. All zeros: on nothing.

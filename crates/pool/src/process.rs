@@ -211,12 +211,17 @@ impl Pool {
         }
     }
 
-    /// A forked child fills in who it is.
-    pub fn adopt_process(&self, me: ProcId, pid: u32, started: u64) {
-        if let Some(p) = self.proc(me.slot) {
-            p.pid.store(pid, Relaxed);
-            p.started.store(started, Relaxed);
+    /// A forked child fills in who it is, in a slot that was taken for it without a pid. False: it is
+    /// somebody else's by now.
+    pub fn adopt_process(&self, me: ProcId, pid: u32, started: u64) -> bool {
+        let Some(p) = self.proc(me.slot) else { return false };
+        let ident = Ident::of(p.ident.load(Acquire));
+        let is_taken = ident.state == LIVE && ident.generation == me.generation;
+        if !is_taken || p.pid.compare_exchange(0, pid, AcqRel, Relaxed).is_err() {
+            return false;
         }
+        p.started.store(started, Relaxed);
+        true
     }
 
     /// The process that has a slot now, if any, and its member.

@@ -75,6 +75,12 @@ impl Fork {
     }
 }
 
+/// What the pool keeps as the start of a child of the process that noted `parents`, as long as nobody knows
+/// when it began.
+pub fn unknown_start(parents: u64) -> u64 {
+    parents & 0xffff_ffff << 32
+}
+
 fn inode(path: &CStr) -> Option<u32> {
     sys::stat_at(libc::AT_FDCWD, path, 0).ok().map(|stat| stat.st_ino as u32)
 }
@@ -88,7 +94,7 @@ pub fn started_now(parents: u64) -> u64 {
 #[inline]
 fn started_at(now: Duration, namespaces: u32, parents: u64) -> u64 {
     let ticks = now.as_millis() as u64 * TICKS / 1000;
-    let namespaces = if namespaces == 0 { parents & 0xffff_ffff << 32 } else { u64::from(namespaces) << 32 };
+    let namespaces = if namespaces == 0 { unknown_start(parents) } else { u64::from(namespaces) << 32 };
     namespaces | ticks & TICKS_MASK
 }
 

@@ -38,6 +38,9 @@ pub(crate) fn sparse(len: usize) -> Outcome<Sparse> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice.
     let known = unsafe { sys::map(0, pages, prot, flags, -1, 0) }?;
+    // Children find out for themselves, which most need not: to copy it makes each fork longer.
+    // SAFETY: mapped above; the advice concerns later forks only.
+    let _ = unsafe { sys::advise(known as usize, pages, libc::MADV_WIPEONFORK) };
     Ok(Sparse {
         // SAFETY: mapped above, as zeros, and private. It stays until the pool is closed, and with it all
         // that refers to it.

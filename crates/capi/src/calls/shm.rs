@@ -3,9 +3,9 @@
 use super::{again, check_ctl, cmd, fetch, is_new, store};
 use crate::abi::{self, Plain, ShmInfo, Shminfo};
 use crate::attach::{Piece, TABLE};
-use crate::gate;
 use crate::sizes::{self, SEGMENTS};
 use crate::state::{self, Caller};
+use crate::{fork, gate};
 use core::ffi::c_void;
 use core::ops::Range;
 use libc::shmid_ds;
@@ -105,6 +105,7 @@ fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<
         TABLE.cut(&gate, &(mapped..mapped + len), &mut count_rests);
     }
     TABLE.insert(&gate, Piece::whole(mapped, len, id, pool));
+    fork::attachments_changed(&gate);
     Ok(mapped..mapped + len)
 }
 
@@ -141,10 +142,12 @@ pub fn detach(addr: usize) -> Result<bool, Errno> {
         return Ok(false);
     }
     let gate = gate::enter()?;
-    Ok(TABLE.take(&gate, addr, &mut |piece| {
+    let was_attached = TABLE.take(&gate, addr, &mut |piece| {
         state::unmap(piece.pool as usize, piece.range());
         count_rests(piece, 0);
-    }))
+    });
+    fork::attachments_changed(&gate);
+    Ok(was_attached)
 }
 
 /// Is any segment of the pool at that place attached?

@@ -4,7 +4,7 @@ use super::{Memory, Ready};
 use crate::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::layout::{Waiter, WAITING};
 use crate::Sleeper::{Anybody, Gone, Of};
-use crate::{Budget, Params, Pool};
+use crate::{Budget, Params, Pool, ProcId};
 use std::vec::Vec;
 
 fn pool(memory: &Memory) -> Pool {
@@ -84,6 +84,23 @@ fn two_kernels_may_be_at_one_slot() {
     pool.free_process(faster);
     let pid = pool.proc(faster.slot).unwrap().pid.load(SeqCst);
     assert_eq!((pid, started(faster.slot)), (0, 0));
+}
+
+/// What a parent made before its fork is found by the child, and by what that forks by raw calls.
+#[test]
+fn one_process_adopts_a_place_for_a_child() {
+    let memory = Memory::new(1 << 20);
+    let pool = pool(&memory);
+    let place =
+        pool.claim_process(&Ready::default(), &Budget::default(), 1, 0, 1 << 32, &mut |_| true).unwrap();
+    assert!(pool.adopt_process(place, 11, 1 << 32 | 5));
+    assert!(!pool.adopt_process(place, 12, 1 << 32 | 6));
+    assert_eq!(pool.process(place.slot), Some((place, 1, 11)));
+    assert_eq!(pool.proc(place.slot).unwrap().started.load(SeqCst), 1 << 32 | 5);
+    pool.free_process(place);
+    assert!(!pool.adopt_process(place, 13, 1 << 32 | 7), "it is nobody's");
+    assert_eq!(pool.proc(place.slot).unwrap().pid.load(SeqCst), 0);
+    assert!(!pool.adopt_process(ProcId { slot: u32::MAX, ..place }, 14, 0));
 }
 
 #[test]
