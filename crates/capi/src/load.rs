@@ -53,14 +53,16 @@ unsafe extern "C" fn thread_ends(_: *mut c_void) {
 /// Runs at exit, after the program's own exit handlers. Those that run even later may still call: they are
 /// served, and what they leave is cleaned up as if the process had been killed.
 extern "C" fn on_exit() {
-    if page::existing().is_none() {
+    let Some(page) = page::existing() else { return };
+    // Other threads may be inside a call: then the slot stays ours until the kernel drops its liveness lock
+    // with us.
+    let alone = is_single_threaded();
+    // SAFETY: there is no other thread, and the library is not inside a call.
+    if alone && unsafe { state::may_leave_all_to_parent(page) } {
         return;
     }
     let _errno = crate::errno::ErrnoGuard::now();
     let Ok(gate) = gate::enter() else { return };
-    // Other threads may be inside a call: then the slot stays ours until the kernel drops its liveness lock
-    // with us.
-    let alone = is_single_threaded();
     for index in 0..MAX_POOLS {
         // A fault of ours must not end the process otherwise than it wanted to end.
         let leave = std::panic::AssertUnwindSafe(|| state::leave(&gate, index, alone));

@@ -285,6 +285,21 @@ fn adopt(gate: &Inside, index: usize) -> bool {
     true
 }
 
+/// Has the process made no call, so that pools have nothing of it but what its parent counted, and does that
+/// parent live? Then it cleans up, as after a child that was killed: to leave by itself, the process would
+/// have to touch pages that it has not needed so far, each of which costs a fault.
+///
+/// # Safety
+/// The process has one thread, which is not inside a call.
+pub unsafe fn may_leave_all_to_parent(page: &Page) -> bool {
+    let is_parents = |place: &OpenPool| {
+        // SAFETY: nobody else is there to be inside the gate.
+        let claimed = unsafe { *place.claimed.get() };
+        claimed.is_none_or(|claimed| claimed.fork.parent_lives())
+    };
+    page.pid.load(Ordering::Relaxed) == 0 && POOLS.iter().all(is_parents)
+}
+
 /// Takes a process slot in an open pool, and counts there what a raw fork has inherited.
 fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
     if gate.page().pid.load(Ordering::Relaxed) == 0 {

@@ -56,6 +56,12 @@ impl Fork {
         Fork { parent: pid, before: sys::time(libc::CLOCK_BOOTTIME) }
     }
 
+    /// For the child: does its parent live, as far as both see each other?
+    pub fn parent_lives(&self) -> bool {
+        // SAFETY: takes nothing, changes nothing.
+        unsafe { syscall!(libc::SYS_getppid) == self.parent as isize }
+    }
+
     /// The same as [`started`], for the child, by the clock. `parents`: its parent's.
     ///
     /// The child is in its parent's namespaces if both see the same pid and clock: a parent in another PID
@@ -66,10 +72,8 @@ impl Fork {
     #[inline]
     pub fn started_in_child(&self, parents: u64) -> u64 {
         let now = sys::time(libc::CLOCK_BOOTTIME);
-        // SAFETY: takes nothing, changes nothing.
-        let parent = unsafe { syscall!(libc::SYS_getppid) };
         let is_soon = now.checked_sub(self.before).is_some_and(|late| late < SOON);
-        let is_same = parent == self.parent as isize && is_soon;
+        let is_same = self.parent_lives() && is_soon;
         let known = Some((parents >> 32) as u32).filter(|its| is_same && *its != 0);
         started_at(now, known.unwrap_or_else(namespaces), parents)
     }
