@@ -7,10 +7,11 @@ A page says which rows it wants of which result, and has the table up to the end
     -->
     <!-- lab end -->
 
-The columns are the contenders of these cases. With "by contender" after SUITE they are the rows,
-the cases are the columns, and another one says what each contender lacks: a value that is better
-than Vshmem's is bold. A result is a folder of docs/results. What `vshmem-lab beside` has kept in a
-file there, RESULT.json, is shown between `<!-- beside RESULT -->` and the end mark.
+The columns are the contenders of these cases, but an earlier build of Vshmem. With "by contender"
+after SUITE they are the rows, the cases are the columns, and another one says what each contender
+lacks: a value that is better than Vshmem's is bold. A result is a folder of docs/results. What
+`vshmem-lab beside` has kept in a file there, RESULT.json, is shown between `<!-- beside RESULT -->`
+and the end mark.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from vshmem_lab.model import Failed
 from vshmem_lab.report import beside
 from vshmem_lab.report.grid import text_of
 from vshmem_lab.store import ABOUT, SAMPLES
+from vshmem_lab.suites.parts import BEFORE
 from vshmem_lab.text import bytes_text, quantity, size
 
 RESULTS = Path("docs") / "results"
@@ -113,7 +115,7 @@ def _contenders(wanted: Wanted) -> dict[str, str]:
     """Their names, and as they are shown: Vshmem's in bold."""
     lines = [line for table, _ in wanted for line in table.lines]
     ours = {line.contender for line in lines if line.vshmem}
-    names = dict.fromkeys(line.contender for line in lines)
+    names = dict.fromkeys(line.contender for line in lines if line.contender != BEFORE)
     return {name: f"**{name}**" if name in ours else name for name in names}
 
 

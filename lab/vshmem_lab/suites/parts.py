@@ -35,10 +35,13 @@ def vshmem(command: str, name: str = VSHMEM, where: str = ", Vshmem", **rest) ->
     return ipcbench(name, command, where, vshmem=True, **rest)
 
 
+BEFORE = "Vshmem before"
+
+
 def with_before(case: Case) -> Case:
     """The case with an earlier build of Vshmem beside the present one."""
     ours = next((c for c in case.contenders if c.runner in EARLIER), None)
     if ours is None:
         return case
-    before = Contender("Vshmem before", f"{ours.runner} before", ours.words, line=ours.line)
+    before = Contender(BEFORE, f"{ours.runner} before", ours.words, line=ours.line)
     return Case(**{**vars(case), "contenders": (*case.contenders, before)})
