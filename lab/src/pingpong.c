@@ -22,6 +22,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -311,10 +312,14 @@ static void set_up(struct game *g) {
     g->segment = shmat(g->memory, NULL, 0);
     if (g->segment == (void *)-1)
         die("shmat");
-    g->buffer = calloc(1, LARGEST);
-    g->message = calloc(1, sizeof *g->message + LARGEST);
-    if (g->buffer == NULL || g->message == NULL)
-        die("calloc");
+    /* Both equally far into a page: on some processors memcpy is slow where the target is a little
+     * further. */
+    enum { PAGE = 4096 };
+    char *buffer = aligned_alloc(PAGE, PAGE + LARGEST);
+    g->message = aligned_alloc(PAGE, PAGE + LARGEST);
+    if (buffer == NULL || g->message == NULL)
+        die("aligned_alloc");
+    g->buffer = memset(buffer + offsetof(struct message_buffer, text), 0, LARGEST);
 }
 
 static void meet(struct game *g) {

@@ -2,6 +2,11 @@
 
 pub use core::sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, AtomicU8};
 
+/// As much as libc's memcpy copies by ordinary loads and stores, in whole lines. For 2 KiB and more, glibc's
+/// takes `rep movsb` where processors say that it is fast. On AMD's Zen 3 and 4 it is 25 times slower where the
+/// target lies up to 63 bytes further into its page than the source (glibc bug 30994).
+const PIECE: usize = 2048 - 64;
+
 /// Copies bytes that do not overlap. From 16 to 64 in line, by loads and stores of which some may do the same
 /// twice: a call takes longer than that.
 ///
@@ -12,7 +17,12 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     const SIZE: usize = size_of::<u128>();
     if len.wrapping_sub(SIZE) > 3 * SIZE {
         // SAFETY: the caller vouches for both.
-        return unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
+        return unsafe {
+            match len {
+                0..=PIECE => core::ptr::copy_nonoverlapping(from, to, len),
+                _ => copy_in_pieces(from, to, len),
+            }
+        };
     }
     // SAFETY: each is inside of the `len` bytes.
     let piece = |at: usize| unsafe {
@@ -23,6 +33,16 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     if len > 2 * SIZE {
         piece(SIZE);
         piece(len - 2 * SIZE);
+    }
+}
+
+/// # Safety
+/// Both must have `len` bytes.
+#[inline(never)]
+unsafe fn copy_in_pieces(from: *const u8, to: *mut u8, len: usize) {
+    for at in (0..len).step_by(PIECE) {
+        // SAFETY: inside of the `len` bytes.
+        unsafe { core::ptr::copy_nonoverlapping(from.add(at), to.add(at), PIECE.min(len - at)) };
     }
 }
 
