@@ -1,10 +1,10 @@
 //! Around `fork`: where segments are attached, a child's slot, liveness lock and attachments are there before
-//! the child is, so that no count drops in between. The child takes them over at its first call; until then
-//! its liveness lock alone, which it has inherited, says that it lives. A child that inherits no attachment
-//! makes itself known at its first call.
+//! the child is, so that no count drops in between. The child notes its pid, so that `shm_lpid` is right when
+//! it has ended, and takes the rest over at its first call. A child that inherits no attachment makes itself
+//! known then.
 //!
-//! Most children end, or execute something else, without a call. So a child runs no code of ours: each page
-//! of it, and each page that it writes to, would cost a fault.
+//! Most children end, or execute something else, without a call. So a child does no more: each page of code,
+//! and each page that it writes to, costs it a fault.
 
 use crate::attach::TABLE;
 use crate::claim::Claim;
@@ -12,6 +12,7 @@ use crate::errno::ErrnoGuard;
 use crate::gate::{self, Inside};
 use crate::page::MAX_POOLS;
 use crate::pools::Claimed;
+use crate::raw;
 use crate::revoked;
 use crate::state::{self, POOLS};
 use vshmem_pool::{Ctx, ProcId};
@@ -82,6 +83,22 @@ fn give_up(ctx: &Ctx, child: ProcId) {
 pub extern "C" fn parent() {
     if let Some(_gate) = gate::enter_after_fork() {
         (0..MAX_POOLS).for_each(drop_room);
+    }
+}
+
+/// After the fork, in the child, which has one thread.
+pub extern "C" fn child() {
+    if TABLE.count() == 0 {
+        return;
+    }
+    for place in &POOLS {
+        // SAFETY: nobody else is there to be inside the gate.
+        if let Some(room) = unsafe { *place.claimed.get() } {
+            // SAFETY: the parent was known to the pool, so it is open.
+            let pool = unsafe { &place.opened().pool };
+            // If it is somebody else's, the first call finds that out.
+            let _ = pool.note_pid(room.me, raw::getpid());
+        }
     }
 }
 

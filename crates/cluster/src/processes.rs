@@ -24,7 +24,7 @@ pub(crate) fn readable(name: &[u8]) -> String {
 /// A process that uses a pool, or did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Process {
-    /// Its pid, in its own PID namespace; 0: not known, for it was forked and has made no call yet.
+    /// Its pid, in its own PID namespace.
     pub pid: i32,
     /// Name of the kernel that it runs on.
     pub kernel: String,
@@ -120,10 +120,9 @@ impl Processes {
                 format!("{}#{namespace:x}", name.as_ref().unwrap_or(&kernel))
             }
         };
-        let pid = if who.pid == 0 { "?".to_owned() } else { who.pid.to_string() };
         Process {
             pid: who.pid,
-            label: format!("{pid}@{whose}"),
+            label: format!("{}@{whose}", who.pid),
             kernel,
             namespace,
             pid_here: seen.and_then(|namespace| namespace.pids.get(&who.pid).copied()),

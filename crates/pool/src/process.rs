@@ -211,17 +211,23 @@ impl Pool {
         }
     }
 
-    /// A forked child fills in who it is, in a slot that was taken for it without a pid. False: it is
-    /// somebody else's by now.
-    pub fn adopt_process(&self, me: ProcId, pid: u32, started: u64) -> bool {
+    /// A forked child notes its pid in the slot that was taken for it without one. False: it is somebody
+    /// else's by now.
+    #[inline]
+    pub fn note_pid(&self, me: ProcId, pid: u32) -> bool {
         let Some(p) = self.proc(me.slot) else { return false };
         let ident = Ident::of(p.ident.load(Acquire));
         let is_taken = ident.state == LIVE && ident.generation == me.generation;
-        if !is_taken || p.pid.compare_exchange(0, pid, AcqRel, Relaxed).is_err() {
-            return false;
+        is_taken && p.pid.compare_exchange(0, pid, AcqRel, Acquire).map_or_else(|its| its == pid, |_| true)
+    }
+
+    /// The same, and when it began: it takes the slot over.
+    pub fn adopt_process(&self, me: ProcId, pid: u32, started: u64) -> bool {
+        let is_mine = self.note_pid(me, pid);
+        if let Some(p) = self.proc(me.slot).filter(|_| is_mine) {
+            p.started.store(started, Relaxed);
         }
-        p.started.store(started, Relaxed);
-        true
+        is_mine
     }
 
     /// The process that has a slot now, if any, and its member.

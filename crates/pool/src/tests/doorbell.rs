@@ -93,6 +93,7 @@ fn one_process_adopts_a_place_for_a_child() {
     let pool = pool(&memory);
     let place =
         pool.claim_process(&Ready::default(), &Budget::default(), 1, 0, 1 << 32, &mut |_| true).unwrap();
+    assert!(pool.note_pid(place, 11) && !pool.note_pid(place, 12));
     assert!(pool.adopt_process(place, 11, 1 << 32 | 5));
     assert!(!pool.adopt_process(place, 12, 1 << 32 | 6));
     assert_eq!(pool.process(place.slot), Some((place, 1, 11)));
