@@ -1,20 +1,19 @@
 //! Around `fork`: where segments are attached, a child's slot, liveness lock and attachments are there before
-//! the child is, so that no count drops in between. The child notes its pid, so that `shm_lpid` is right when
-//! it has ended, and takes the rest over at its first call. A child that inherits no attachment makes itself
-//! known then.
+//! the child is, so that no count drops in between. The parent notes the child's pid afterwards, so that
+//! `shm_lpid` is right when it has ended; the child takes all over at its first call. A child that inherits no
+//! attachment makes itself known then.
 //!
-//! Most children end, or execute something else, without a call. So a child does no more: each page of code,
-//! and each page that it writes to, costs it a fault.
+//! Most children end, or execute something else, without a call. So a child runs no code of ours but the end
+//! of `fork` itself ([`crate::forked`]): each page of code, and each page that it writes to, costs it a fault.
 
 use crate::attach::TABLE;
 use crate::claim::Claim;
 use crate::errno::ErrnoGuard;
 use crate::gate::{self, Inside};
-use crate::page::MAX_POOLS;
+use crate::page::{pack, MAX_POOLS};
 use crate::pools::Claimed;
-use crate::raw;
-use crate::revoked;
 use crate::state::{self, POOLS};
+use crate::{revoked, tls};
 use vshmem_pool::{Ctx, ProcId};
 use vshmem_transport::process::{self, Fork};
 use vshmem_transport::{Handle, Liveness};
@@ -82,35 +81,24 @@ fn give_up(ctx: &Ctx, child: ProcId) {
 /// up as any dead process's is.
 pub extern "C" fn parent() {
     if let Some(_gate) = gate::enter_after_fork() {
-        (0..MAX_POOLS).for_each(drop_room);
-    }
-}
-
-/// After the fork, in the child, which has one thread.
-pub extern "C" fn child() {
-    if TABLE.count() == 0 {
-        return;
-    }
-    for place in &POOLS {
-        // SAFETY: nobody else is there to be inside the gate.
-        if let Some(room) = unsafe { *place.claimed.get() } {
-            // SAFETY: the parent was known to the pool, so it is open.
-            let pool = unsafe { &place.opened().pool };
-            // If it is somebody else's, the first call finds that out.
-            let _ = pool.note_pid(room.me, raw::getpid());
+        for index in 0..MAX_POOLS {
+            if let Some(child) = drop_room(index) {
+                // SAFETY: the thread's own block.
+                unsafe { (*tls::thread()).forked[index] = pack(child, false) };
+            }
         }
     }
 }
 
 /// Lets go of a place that was made for a child. Inside the gate.
-fn drop_room(index: usize) {
+fn drop_room(index: usize) -> Option<ProcId> {
     let claimed = POOLS[index].claimed.get();
     // SAFETY: inside the gate.
-    if let Some(room) = unsafe { *claimed } {
-        // SAFETY: as above; the lock was claimed by this process, for its child, and is let go of once.
-        unsafe {
-            *claimed = None;
-            room.liveness.end();
-        }
+    let room = unsafe { *claimed }?;
+    // SAFETY: as above; the lock was claimed by this process, for its child, and is let go of once.
+    unsafe {
+        *claimed = None;
+        room.liveness.end();
     }
+    Some(room.me)
 }

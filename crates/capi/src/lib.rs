@@ -67,6 +67,8 @@ pub mod dlfcn;
 #[cfg(not(test))]
 pub mod export;
 #[cfg(not(test))]
+pub mod forked;
+#[cfg(not(test))]
 mod lock_all;
 #[cfg(not(test))]
 mod next;

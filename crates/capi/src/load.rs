@@ -11,7 +11,9 @@ extern "C" fn on_load() {
     // SAFETY: the handlers stay in memory: the library can't be unloaded. Registering them now rather than at
     // first use keeps libc's lock and its memory out of signal handlers. Where it fails, children make
     // themselves known late.
-    unsafe { libc::pthread_atfork(Some(fork::prepare), Some(fork::parent), Some(fork::child)) };
+    unsafe { libc::pthread_atfork(Some(fork::prepare), Some(fork::parent), None) };
+    #[cfg(not(test))]
+    crate::forked::on_load();
     watch_threads();
     ending::on_load();
     #[cfg(not(test))]

@@ -15,6 +15,9 @@ pub struct Thread {
     pub own_permit: u64,
     /// The credentials as last read.
     pub cred: CredCache,
+    /// The names in pools of a child that the thread has forked, until it knows the child's pid: packed
+    /// as in [`crate::page`], 0: none.
+    pub forked: [u64; crate::page::MAX_POOLS],
     /// The wait under way.
     pub wait: Wait,
     /// Why the last call that failed did so.

@@ -211,9 +211,8 @@ impl Pool {
         }
     }
 
-    /// A forked child notes its pid in the slot that was taken for it without one. False: it is somebody
-    /// else's by now.
-    #[inline]
+    /// Notes the pid of a forked child in the slot that was taken for it without one. False: it is another
+    /// process's by now.
     pub fn note_pid(&self, me: ProcId, pid: u32) -> bool {
         let Some(p) = self.proc(me.slot) else { return false };
         let ident = Ident::of(p.ident.load(Acquire));
@@ -221,7 +220,7 @@ impl Pool {
         is_taken && p.pid.compare_exchange(0, pid, AcqRel, Acquire).map_or_else(|its| its == pid, |_| true)
     }
 
-    /// The same, and when it began: it takes the slot over.
+    /// The same by the child, and when it began: it takes the slot over.
     pub fn adopt_process(&self, me: ProcId, pid: u32, started: u64) -> bool {
         let is_mine = self.note_pid(me, pid);
         if let Some(p) = self.proc(me.slot).filter(|_| is_mine) {
