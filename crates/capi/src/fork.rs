@@ -1,10 +1,11 @@
 //! Around `fork`: where segments are attached, a child's slot, liveness lock and attachments are there before
 //! the child is, so that no count drops in between. The parent notes the child's pid afterwards, so that
-//! `shm_lpid` is right when it has ended; the child takes all over at its first call. A child that inherits no
-//! attachment makes itself known then.
+//! `shm_lpid` is right when it has ended; the child takes all over at its first call. A child that inherits
+//! no attachment makes itself known then.
 //!
 //! Most children end, or execute something else, without a call. So a child runs no code of ours but the end
-//! of `fork` itself ([`crate::forked`]): each page of code, and each page that it writes to, costs it a fault.
+//! of `fork` itself ([`crate::forked`]): each page of code, and each page that it writes to, costs it a
+//! fault.
 
 use crate::attach::TABLE;
 use crate::claim::Claim;
