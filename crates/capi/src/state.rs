@@ -262,8 +262,8 @@ pub fn me(gate: &Inside, index: usize) -> Option<ProcId> {
     unpack(me.load(Ordering::Acquire))
 }
 
-/// Takes over the place that the parent made before the fork. False: there is none, or it is another process's:
-/// where one that was given a place has forked by a raw call, its child finds it, too.
+/// Takes over the place that the parent made before the fork. False: there is none, or it is another
+/// process's: where one that was given a place has forked by a raw call, its child finds it, too.
 fn adopt(gate: &Inside, index: usize) -> bool {
     let (place, page) = (&POOLS[index], gate.page());
     let place_for_me = place.claimed.get();
