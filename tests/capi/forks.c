@@ -84,8 +84,8 @@ static void exec_detaches(void) {
     GIVES(semop(set, OP(0, 0, IPC_NOWAIT), 1), 0);
 }
 
-/* A child of a raw clone whose parent is gone before the child makes itself known. A parent that
- * has called is counted down then; one that has not leaves the child its own place. */
+/* A child of a raw clone whose parent, which has called or not, is gone, and counted down, before
+ * the child makes itself known. */
 static void orphan_counts(int parent_calls) {
     int go[2], done[2];
     CHECK(pipe(go) == 0 && pipe(done) == 0);
