@@ -1,7 +1,8 @@
 //! `fork` itself, whose caller alone learns the child's pid.
 
+use crate::gate;
 use crate::next::Next;
-use crate::page::unpack;
+use crate::page::{unpack, MAX_POOLS};
 use crate::state::POOLS;
 use crate::tls;
 use libc::pid_t;
@@ -25,13 +26,19 @@ pub extern "C" fn fork() -> pid_t {
     child
 }
 
-/// Notes the pid of the child that the thread has forked just now, where it has a place.
+/// Notes the pid of the child that the thread has forked just now, where it has a place. Inside the gate:
+/// another thread may close a pool.
 fn note_child(pid: u32) {
     // SAFETY: the thread's own block.
-    let forked = unsafe { &mut (*tls::thread()).forked };
+    let forked = core::mem::take(unsafe { &mut (*tls::thread()).forked });
+    if forked == [0; MAX_POOLS] {
+        return;
+    }
+    let Ok(_gate) = gate::enter() else { return };
     for (place, child) in POOLS.iter().zip(forked) {
-        if let Some(child) = unpack(core::mem::take(child)).filter(|_| place.is_open()) {
-            // SAFETY: it is open. Where the slot is another one's by now, the child has ended.
+        if let Some(child) = unpack(child).filter(|_| place.is_open()) {
+            // SAFETY: it is open, and stays so inside the gate. Where the slot is another one's by now, the
+            // child has ended.
             unsafe { place.opened() }.pool.note_pid(child, pid);
         }
     }
