@@ -56,14 +56,14 @@ programs?|cmd:ssh|openssh-client|hosts of MPI jobs that ssh reaches
 programs?|cmd:ip|iproute2|networks between containers
 programs?|pyvenv|python3-venv|fetches podman-compose from PyPI
 programs?,mpi|cmd:mpicc.mpich|libmpich-dev|compiles programs for MPI
-programs?,mpi|cmd:mpiexec.mpich|mpich|a real program: MPI over UCX's System V transport
+programs?,mpi,lab?|cmd:mpiexec.mpich|mpich|a real program: MPI over UCX's System V transport
 mpi|cmd:mpicc.openmpi|libopenmpi-dev|compiles programs for another MPI, and for OpenSHMEM
 mpi|cmd:mpiexec.openmpi|openmpi-bin|a real program: that MPI
 mpi?|pyvenv|python3-venv|fetches newer MPIs from PyPI
 mpi?|py:mpi4py|python3-mpi4py|a real program: Python's MPI module
 mpi?|py:pip|python3-pip|fetches that module's own tests
 mpi?|cmd:NPopenmpi|netpipe-openmpi|a real program: sends messages and checks them
-mpi?|cmd:NPmpich2|netpipe-mpich2|the same by the other MPI
+mpi?,lab?|cmd:NPmpich2|netpipe-mpich2|the same by the other MPI
 mpi?|cmd:hpcc|hpcc|a real program: the HPC Challenge
 mpi?|cmd:lmp|lammps|a real program: molecular dynamics
 mpi?|cmd:caf.mpich|libcoarrays-mpich-dev|compiles Fortran with coarrays, and has tests of them

@@ -8,6 +8,7 @@
 #   fakeroot                      fakeroot over queues: an ordinary user's chown
 #   berkeleydb                    Berkeley DB in a System V segment, and two processes
 #   afl                           AFL++, whose map is a System V segment, and a program that does little
+#   mpich                         NetPIPE by MPICH over UCX's System V transport: 64 bytes one way
 #
 # PRELOAD is a library that the programs are run with, if it is set. FILES is a directory, where programs of
 # ours are, and where what one turn prepares for the next ones is kept. Prints "WHAT NANOSECONDS" for each
@@ -141,6 +142,15 @@ afl)
     export AFL_SKIP_CPUFREQ=1 AFL_NO_AFFINITY=1 AFL_NO_UI=1 AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES=1
     quietly on afl-fuzz -V "$seconds" -i in -o out -- "$files/fuzzed"
     took=$(each "$(awk -F '[: ]+' '$1 == "execs_per_sec" { print $2 }' out/default/fuzzer_stats)")
+    ;;
+mpich)
+    # UCX's memory hooks make their own system calls, behind the interposer's back.
+    export UCX_TLS=sysv,self UCX_MEM_MMAP_HOOK_MODE=none HYDRA_LAUNCHER=fork
+    # Three trials of so many messages, each of which takes half a microsecond or so, there and back.
+    quietly mpiexec.mpich -n 2 env ${PRELOAD:+"LD_PRELOAD=$PRELOAD"} \
+        NPmpich2 -p 0 -l 64 -u 64 -n $((seconds * 300000)) -o times
+    # Bytes, and 2^20 bits a second.
+    took=$(awk '{ printf "%.1f\n", $1 * 8 / ($2 * 1048576) * 1e9 }' times)
     ;;
 *)
     echo "program.sh: there is no $what" >&2

@@ -26,6 +26,7 @@ NEEDS = {
     "uwsgi": ("uwsgi", "uwsgi-core"),
     "fakeroot": ("fakeroot-sysv", "fakeroot"),
     "afl": ("afl-fuzz", "afl++"),
+    "mpich": ("NPmpich2", "netpipe-mpich2"),
 }
 # Programs of ours, by the goals of the Makefile that make them.
 OURS = {"berkeleydb": "berkeleydb", "afl": "fuzzed"}

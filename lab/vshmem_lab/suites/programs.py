@@ -38,4 +38,5 @@ CASES = (
     program("Apache with sysvsem, a request", "apache"),
     program("fakeroot, a chown", "fakeroot"),
     program("Berkeley DB, a put or get", "berkeleydb"),
+    program("MPICH over UCX sysv (NetPIPE), 64 B one way", "mpich", within(1.05, KERNEL)),
 )
