@@ -4,6 +4,7 @@
  */
 #include "check.h"
 #include <pthread.h>
+#include <pty.h>
 #include <spawn.h>
 
 static int segment, set;
@@ -289,6 +290,36 @@ static void generations(void) {
     wait_for_attachments(segment, 1);
 }
 
+/* A child of libc's own fork, whose pid only libc learns, does not get that of the next child,
+ * which inherits nothing. */
+static void pids_are_not_mixed_up(void) {
+    int alone = shmget(IPC_PRIVATE, 4096, 0600), go[2], terminal;
+    char *mapped = shmat(alone, NULL, 0);
+    CHECK(alone >= 0 && mapped != (void *)-1 && pipe(go) == 0);
+    pid_t by_libc = forkpty(&terminal, NULL, NULL, NULL);
+    CHECK(by_libc >= 0);
+    if (by_libc == 0) {
+        char c;
+        _exit(read(go[0], &c, 1) != 1);
+    }
+    GIVES(shmdt(mapped), 0);
+    pid_t next = fork();
+    CHECK(next >= 0);
+    if (next == 0)
+        _exit(0);
+    wait_for_success(next);
+    CHECK(write(go[1], "x", 1) == 1);
+    wait_for_success(by_libc);
+    wait_for_attachments(alone, 0);
+    struct shmid_ds ds;
+    GIVES(shmctl(alone, IPC_STAT, &ds), 0);
+    CHECK(ds.shm_lpid != next);
+    GIVES(shmctl(alone, IPC_RMID, NULL), 0);
+    close(terminal);
+    close(go[0]);
+    close(go[1]);
+}
+
 int main(void) {
     pid_t first = fork(); /* nothing is open yet */
     if (first == 0)
@@ -317,5 +348,6 @@ int main(void) {
     GIVES(shmctl(segment, IPC_RMID, NULL), 0);
     GIVES(shmdt(mapped), 0);
     FAILS(shmctl(segment, IPC_STAT, NULL), EINVAL);
+    pids_are_not_mixed_up();
     return 0;
 }

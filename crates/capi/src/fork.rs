@@ -83,10 +83,11 @@ fn give_up(ctx: &Ctx, child: ProcId) {
 pub extern "C" fn parent() {
     if let Some(_gate) = gate::enter_after_fork() {
         for index in 0..MAX_POOLS {
-            if let Some(child) = drop_room(index) {
-                // SAFETY: the thread's own block.
-                unsafe { (*tls::thread()).forked[index] = pack(child, false) };
-            }
+            // None, too, is noted: an earlier child may be there whose pid the thread never learnt, for it
+            // was forked inside libc.
+            let child = drop_room(index).map_or(0, |child| pack(child, false));
+            // SAFETY: the thread's own block.
+            unsafe { (*tls::thread()).forked[index] = child };
         }
     }
 }
