@@ -74,10 +74,12 @@ machines,kvm,mpi,programs?|cmd:pgrep|procps|finds what tests started
 kmod,machines,kvm,mpi,xen,demo|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
 machines?,kvm?|cmd:libvirtd|libvirt-daemon|starts a machine that is adopted, and those of a file
 machines?,kvm?|glob:/usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so|libvirt-daemon-driver-qemu|has libvirt run QEMU
+machines?,kvm?|glob:/usr/lib/*/libvirt/connection-driver/libvirt_driver_network.so|@libvirt-network|has libvirt make networks
 machines?,kvm?|cmd:virsh|libvirt-clients|gives that machine pools
 machines?,kvm?|cmd:udevadm|udev|gives a machine's pools to a group
 machines?|cmd:qemu-img|qemu-utils|makes disks for machines that boot an image
 machines?|cmd:mmdebstrap|mmdebstrap|makes the image that they boot
+machines|cmd:mkfs.ext4|e2fsprogs|makes a file system in persistent memory
 kmod,machines,kvm,xen|cmd:busybox|busybox-static|what machines that test the driver run
 kmod,machines,kvm,xen|cmd:cpio|cpio|packs what they boot
 kmod,machines,kvm,mpi,xen,demo|cmd:xz|xz-utils|unpacks the machines' kernel modules
@@ -160,8 +162,18 @@ rust_package() { # rust_package rust|clippy|rustfmt
     echo rustup
 }
 
+# Debian 13 has it in a package of its own, older systems with the daemon.
+libvirt_network_package() {
+    if apt-cache show libvirt-daemon-driver-network >/dev/null 2>&1; then
+        echo libvirt-daemon-driver-network
+    else
+        echo libvirt-daemon
+    fi
+}
+
 packages_of() { # packages_of ENTRY: resolves @name
     case $1 in
+    @libvirt-network) libvirt_network_package ;;
     @*) rust_package "${1#@}" ;;
     *) echo "$1" ;;
     esac

@@ -8,12 +8,17 @@ shift 2
 # Devices can't be made in a user name space: the host's are shown.
 zstd -qdc "$archive" | tar -x --numeric-owner --exclude='./dev/*' -C "$directory"
 mount -t proc proc "$directory/proc"
+mount --rbind /sys "$directory/sys"
 mount -t tmpfs -o mode=755 dev "$directory/dev"
-for device in null zero full random urandom tty; do
+for device in null zero full random urandom tty kvm net/tun; do
+    [ -e "/dev/$device" ] || continue
+    mkdir -p "$directory/dev/${device%"${device##*/}"}"
     : >"$directory/dev/$device"
     mount --bind "/dev/$device" "$directory/dev/$device"
 done
-ln -s /proc/self/fd "$directory/dev/fd"
+for link in fd:fd fd/0:stdin fd/1:stdout fd/2:stderr; do
+    ln -s "/proc/self/${link%:*}" "$directory/dev/${link#*:}"
+done
 mkdir "$directory/dev/pts"
 mount -t devpts -o newinstance,ptmxmode=666 devpts "$directory/dev/pts"
 ln -s pts/ptmx "$directory/dev/ptmx"

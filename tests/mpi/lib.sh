@@ -41,11 +41,11 @@ state() {
         field '[len(pool[kind]) for pool in told["pools"] for kind in ("segments", "sets", "queues")]'
 }
 
-# ours: of what is left, what is no fault of the MPI's in the variable mpi. MPICH 5 has files in each host
-# until its end, and leaves them if it is killed, on one kernel without Vshmem as well.
+# ours: of what is left, what is no fault of the MPI's in the variable mpi. MPICH 5 has a file in each host
+# until its end, and leaves it if it is killed, on one kernel without Vshmem as well.
 ours() {
     case ${mpi:-} in
-    *5) grep -vE 'file: .*/(mpich_shm|hydra_hwloc_xmlfile)_' ;;
+    *5) grep -v 'file: .*/mpich_shm_' ;;
     *) cat ;;
     esac
 }

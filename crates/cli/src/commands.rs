@@ -66,6 +66,12 @@ pub enum Command {
     /// Run a command in another host of a job, as an MPI's launcher does
     #[command(hide = true)]
     Rsh(Rsh),
+    /// Load a library of MPI or UCX, and print the version that it says
+    #[command(hide = true)]
+    LibraryVersion {
+        /// The library
+        file: PathBuf,
+    },
     /// Show whether a program's System V calls reach a pool, or why not
     Explain(Explain),
     /// List devices that machines can be given, and what stands in the way

@@ -49,6 +49,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use vshmem_cluster::size;
 use vshmem_cluster::Result;
+use vshmem_mpi::implementation::library_version;
 
 fn main() -> ExitCode {
     let name = std::env::args_os().next().unwrap_or_default();
@@ -100,6 +101,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Run(run) => run::run(run, further),
         Command::Mpirun(mpirun) => mpirun::mpirun(*mpirun),
         Command::Rsh(rsh) => rsh::rsh(&rsh),
+        Command::LibraryVersion { file } => output::print(&library_version(&file)?).map(|()| 0),
         Command::Down(down) => machines::down(&down),
         Command::Grow(grow) => changes::grow(&grow),
         Command::Shrink(shrink) => changes::shrink(&shrink),

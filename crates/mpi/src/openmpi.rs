@@ -20,9 +20,9 @@ const NO_AGENT: &str = "/bin/false";
 /// The launcher's command line. All variables but the preloaded libraries are in its environment and in that
 /// of its daemons.
 pub fn command(mpi: &Mpi, line: &Line, rsh: &Path) -> Vec<OsString> {
-    let five = mpi.major() >= 5;
+    let prrte = mpi.has_prrte();
     let mut out: Vec<OsString> = vec![mpi.launcher.file.clone().into()];
-    if five {
+    if prrte {
         out.extend(["--prtemca", "plm_ssh_agent"].map(OsString::from));
         out.push(rsh.into());
         out.extend(["--prtemca", "plm_ssh_no_tree_spawn", "1"].map(OsString::from));
@@ -44,7 +44,7 @@ pub fn command(mpi: &Mpi, line: &Line, rsh: &Path) -> Vec<OsString> {
         add(&["--allow-run-as-root"]);
     }
     if line.label {
-        add(if five { &["--output", "tag"] } else { &["--tag-output"] });
+        add(if prrte { &["--output", "tag"] } else { &["--tag-output"] });
     }
     match line.bind_to.as_deref() {
         Some(to) => add(&["--bind-to", to]),

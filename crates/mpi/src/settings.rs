@@ -41,12 +41,10 @@ pub fn of(situation: &Situation, own: impl Fn(&str) -> Option<OsString>) -> Vec<
 mod tests {
     use super::*;
     use crate::implementation::Kind;
-    use crate::versions::Version;
 
     const MPICH: Situation = Situation {
         kind: Kind::Mpich,
-        major: 4,
-        ucx: Version(1, 13, 1),
+        prrte: false,
         shmem: false,
         mixed: false,
         verbs: false,
@@ -111,17 +109,20 @@ mod tests {
         assert_eq!(value(&below, "VSHMEM_UCX_YIELD").as_deref(), Some("sleep"));
         assert_eq!(value(&below, "OMPI_MCA_mpi_yield_when_idle"), None);
         assert_eq!(value(&OPEN_MPI, "VSHMEM_UCX_YIELD"), None);
-        let five = Situation { major: 5, ..MPICH };
-        assert_eq!(value(&five, "MPIR_CVAR_CH4_NETMOD").as_deref(), Some("ucx"));
-        assert_eq!(value(&MPICH, "MPIR_CVAR_CH4_NETMOD"), None);
+        assert_eq!(value(&MPICH, "MPIR_CVAR_CH4_NETMOD").as_deref(), Some("ucx"));
+        assert_eq!(value(&OPEN_MPI, "MPIR_CVAR_CH4_NETMOD"), None);
         assert_eq!(value(&OPEN_MPI, "OMPI_MCA_mpi_add_procs_cutoff").as_deref(), Some("1024"));
+        assert_eq!(value(&MPICH, "HWLOC_XMLFILE").as_deref(), Some(""));
+        assert_eq!(value(&OPEN_MPI, "HWLOC_XMLFILE"), None);
+        assert_eq!(value(&OPEN_MPI, "OMPI_MCA_osc").as_deref(), Some("^ucx,rdma"));
         let spawns = "PRTE_MCA_rmaps_default_mapping_policy";
-        let open_mpi_5 = Situation { major: 5, ..OPEN_MPI };
+        let open_mpi_5 = Situation { prrte: true, ..OPEN_MPI };
+        assert_eq!(value(&open_mpi_5, "OMPI_MCA_osc").as_deref(), Some("^rdma"));
         assert_eq!(value(&open_mpi_5, spawns).as_deref(), Some("slot:oversubscribe"));
         let apportioned = Situation { apportioned: true, ..open_mpi_5.clone() };
         assert_eq!(value(&apportioned, "PRTE_MCA_prte_hetero_nodes").as_deref(), Some("1"));
         assert_eq!(value(&open_mpi_5, "PRTE_MCA_prte_hetero_nodes"), None);
-        assert!([five, OPEN_MPI].iter().all(|it| value(it, spawns).is_none()));
+        assert!([MPICH, OPEN_MPI].iter().all(|it| value(it, spawns).is_none()));
     }
 
     #[test]

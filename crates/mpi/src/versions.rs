@@ -1,4 +1,4 @@
-//! Versions of libraries, as their files tell them, and which of them were tested.
+//! Versions of libraries, and which of them were tested.
 
 use std::fmt;
 
@@ -29,13 +29,20 @@ impl Version {
         Some(Version(major, minor, patch))
     }
 
-    /// The first text of a library's that is nothing but a version with one of these major numbers. Libraries
-    /// have their version so, for the function that returns it; no code of theirs has to be run.
-    pub fn in_file(bytes: &[u8], majors: &[u16]) -> Option<Version> {
+    /// The first word of a text that is a version, with or without a `v` before and a comma behind it.
+    pub fn in_text(text: &str) -> Option<Version> {
+        text.split_whitespace().find_map(|word| {
+            let word = word.strip_prefix('v').unwrap_or(word);
+            Version::parse(word.strip_suffix(',').unwrap_or(word))
+        })
+    }
+
+    /// The first text in a library's file that is nothing but a version with this major number: a guess, for
+    /// a library that can't be asked.
+    pub fn in_file(bytes: &[u8], major: u16) -> Option<Version> {
         let is_version = |text: &&[u8]| (3..=16).contains(&text.len());
         bytes.split(|b| *b == 0).filter_map(last_word).filter(is_version).find_map(|text| {
-            let version = Version::parse(std::str::from_utf8(text).ok()?)?;
-            majors.contains(&version.0).then_some(version)
+            Version::parse(std::str::from_utf8(text).ok()?).filter(|version| version.0 == major)
         })
     }
 }
@@ -94,15 +101,28 @@ mod tests {
     }
 
     #[test]
+    fn versions_are_found_in_texts() {
+        let find = Version::in_text;
+        let open_mpi =
+            "Open MPI v5.0.7, package: Debian OpenMPI, ident: 5.0.7, repo rev: v5.0.7, Feb 14, 2025";
+        assert_eq!(find(open_mpi), Some(Version(5, 0, 7)));
+        assert_eq!(find("MPICH Version:      4.2.1\nMPICH ABI:          16:1:4\n"), Some(Version(4, 2, 1)));
+        assert_eq!(find("HYDRA build details:\n    Version:       4.0.2\n"), Some(Version(4, 0, 2)));
+        assert_eq!(find("mpiexec.openmpi (OpenRTE) 4.1.4\n"), Some(Version(4, 1, 4)));
+        assert_eq!(find("# Library version: 1.13.1\n"), Some(Version(1, 13, 1)));
+        assert_eq!(find("MPI 9.9.0rc1"), Some(Version(9, 9, 0)));
+        assert_eq!(find("no version, v, 9"), None);
+    }
+
+    #[test]
     fn versions_are_found_in_files() {
-        let find = |bytes: &[u8], majors: &[u16]| Version::in_file(bytes, majors);
-        assert_eq!(find(b"\0x 9\0v4.1.4\0\x004.1.4\0", &[4, 5]), Some(Version(4, 1, 4)));
+        let find = |bytes: &[u8]| Version::in_file(bytes, 1);
         // The last byte of a number before the text, as in Debian's libucp.so.0.
-        assert_eq!(find(b"\0\0\0A1.13.1\0", &[1]), Some(Version(1, 13, 1)));
-        assert_eq!(find(b"\0\xff\x801.20.1\0", &[1]), Some(Version(1, 20, 1)));
-        assert_eq!(find(b"0.13.99\0\x004.0.2\0", &[3, 4]), Some(Version(4, 0, 2)));
-        assert_eq!(find(b"GLIBC_2.2.5\0from 3.4.1 on\0v3.1.1\0", &[2, 3, 4]), None);
-        assert_eq!(find(b"\x004.0.2", &[1]), None);
+        assert_eq!(find(b"\0\0\0A1.13.1\0"), Some(Version(1, 13, 1)));
+        assert_eq!(find(b"\0\xff\x801.20.1\0"), Some(Version(1, 20, 1)));
+        assert_eq!(find(b"0.13.99\0v1.4.1\0\x001.22.0\0"), Some(Version(1, 22, 0)));
+        assert_eq!(find(b"GLIBC_1.2.5\0from 1.4.1 on\0v1.1.1\0"), None);
+        assert_eq!(find(b"\x004.0.2"), None);
     }
 
     #[test]

@@ -14,3 +14,30 @@ for mpi in mpich openmpi; do
     equal "$mpi: collectives of four ranks" "collectives: 4 ranks on 2 hosts" "$(job $mpi 4 collectives 2>&1)"
 done
 nothing_stays "all jobs end"
+
+# The next release of an MPI must not stop anybody: Debian's MPICH, whose files say that it is another one.
+fake=$MPI_PROGRAMS/fake
+rm -rf "$fake"
+mkdir -p "$fake/lib" "$fake/bin"
+for name in mpiexec.mpich:mpiexec hydra_pmi_proxy:hydra_pmi_proxy; do
+    cp -L "$(command -v "${name%:*}")" "$fake/bin/${name#*:}"
+done
+library=$(ldd "$MPI_PROGRAMS/mpich/points" | awk '$1 ~ /^libmpich/ { print $3 }')
+/usr/bin/python3 - "$library" "$fake/lib/${library##*/}" "$("$VSHMEM_BIN" library-version "$library" |
+    awk 'NR == 1 { print $NF }')" <<'PYTHON'
+import pathlib
+import sys
+
+library, copy, version = sys.argv[1:]
+other = ("9.9." + "9" * len(version))[: len(version)]
+bytes = pathlib.Path(library).read_bytes()
+pathlib.Path(copy).write_bytes(bytes.replace(b"\0" + version.encode() + b"\0", b"\0" + other.encode() + b"\0"))
+PYTHON
+code "a program is linked with an MPI of version 9.9" 0 \
+    mpicc.mpich -O2 "$MPI_HERE/programs/points.c" -o "$fake/points" -Wl,-rpath,"$fake/lib"
+equal "and runs in two machines" "points: 2 ranks on 2 hosts" \
+    "$(vshmem mpirun -n 2 "$fake/points" 2>"$work/err")"
+contains "with a warning" ", and Vshmem was tested with 4.0.2 to" "$(cat "$work/err")"
+contains "that names its version" " is MPICH 9.9." "$(cat "$work/err")"
+equal "and no other" 1 "$(wc -l <"$work/err")"
+nothing_stays "that job ends"

@@ -61,7 +61,8 @@ for mpi in mpich openmpi; do
     done
 
     hold $mpi
-    vshmem exec vm0 -- pkill -KILL -f '^[^ ]*/mpiexec'
+    # Open MPI 5's mpiexec becomes PRRTE's.
+    vshmem exec vm0 -- pkill -KILL -f '^[^ ]*/(mpiexec|prterun)'
     code "$mpi: a launcher that is killed ends the job" 137 ended 15
     nothing_stays "$mpi: it ends"
 

@@ -76,9 +76,9 @@ pub struct Mpirun {
     /// Fail if ranks that share a pool talk over the network, and say what they talk by
     #[arg(long)]
     pub verify_transport: bool,
-    /// Also use versions of MPI and UCX that were not tested
-    #[arg(long)]
-    pub force: bool,
+    /// Once needed for versions that were not tested
+    #[arg(long, hide = true)]
+    force: bool,
     /// Run nothing; show what would be run and set, and why
     #[arg(long)]
     pub explain: bool,

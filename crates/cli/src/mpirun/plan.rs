@@ -56,8 +56,10 @@ impl Plan {
         }
         let choice = job.mpi.as_deref().map_or(Choice::Program, Choice::parse);
         let mpi = Mpi::find(&files, &job.line.command[0], &choice)?;
-        if let Some(why) = mpi.untested().filter(|_| !job.force) {
-            return Err(error!("{why}").hint("Use a version that was tested, or try it with --force."));
+        if let Some(what) = mpi.untested() {
+            eprintln!(
+                "vshmem: warning: {what}. If the job fails where a tested version succeeds, report it."
+            );
         }
         let identity = identity(&job.how)?;
         let groups: BTreeSet<&Option<String>> = hosts.iter().map(|host| &host.pool).collect();

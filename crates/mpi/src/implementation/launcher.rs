@@ -8,6 +8,8 @@ use vshmem_agent::error::{error, Error, Result};
 
 /// What Hydra's program holds, and no other.
 const HYDRA: &[u8] = b"HYDRA build";
+/// The name of PRRTE's daemon.
+pub const PRRTE: &str = "prted";
 
 /// A launcher: `mpiexec`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,11 +31,11 @@ impl Kind {
         }
     }
 
-    /// Names of its daemon. Open MPI has the one up to version 4, and the other since 5.
+    /// Names of its daemon. Open MPI has the one up to version 4, and PRRTE's since 5.
     fn daemons(self) -> &'static [&'static str] {
         match self {
             Kind::Mpich => &["hydra_pmi_proxy"],
-            Kind::OpenMpi => &["orted", "prted"],
+            Kind::OpenMpi => &["orted", PRRTE],
         }
     }
 }

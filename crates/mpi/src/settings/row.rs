@@ -1,17 +1,14 @@
 //! A row of the table of settings, and what it depends on.
 
 use crate::implementation::{Kind, Mpi};
-use crate::versions::Version;
 
 /// What decides which settings a job needs.
 #[derive(Debug, Clone)]
 pub struct Situation {
     /// The MPI.
     pub kind: Kind,
-    /// Its major version.
-    pub major: u16,
-    /// The version of UCX.
-    pub ucx: Version,
+    /// PRRTE launches it: Open MPI from version 5 on.
+    pub prrte: bool,
     /// The program uses OpenSHMEM.
     pub shmem: bool,
     /// Some of the ranks share no pool with others.
@@ -35,8 +32,7 @@ impl Situation {
     pub fn new(mpi: &Mpi, mixed: bool, oversubscribed: bool) -> Situation {
         Situation {
             kind: mpi.kind,
-            major: mpi.major(),
-            ucx: mpi.ucx_version(),
+            prrte: mpi.has_prrte(),
             shmem: mpi.shmem,
             mixed,
             verbs: false,

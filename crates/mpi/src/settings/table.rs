@@ -87,9 +87,22 @@ pub const TABLE: &[Row] = &[
     },
     Row {
         name: "MPIR_CVAR_CH4_NETMOD",
-        value: |it| (it.major >= 5).then(|| "ucx".into()),
+        value: |_| set("ucx"),
         reason: "an MPICH that has both UCX and libfabric must take UCX",
         harm: |own, _| (own != "ucx").then_some("ranks don't talk by UCX, and so not through the pool"),
+    },
+    Row {
+        name: "HWLOC_XMLFILE",
+        value: |it| (it.kind == Kind::Mpich).then(String::new),
+        reason: "where it is not set, MPICH's daemon from version 4.2 on writes a host's topology to a file in \
+                 /tmp, which stays if the daemon is killed",
+        harm: harmless,
+    },
+    Row {
+        name: "HWLOC_LIBXML",
+        value: |it| (it.kind == Kind::Mpich).then(|| "0".into()),
+        reason: "hwloc says nothing of the empty name of that file if it reads XML by itself",
+        harm: harmless,
     },
     Row {
         name: "OMPI_MCA_pml",
@@ -118,21 +131,20 @@ pub const TABLE: &[Row] = &[
     },
     Row {
         name: "OMPI_MCA_btl",
-        value: |it| set(if it.major >= 5 { "^sm,tcp,ofi,uct" } else { "^openib,vader,tcp,uct,ofi" }),
+        value: |it| set(if it.prrte { "^sm,tcp,ofi,uct" } else { "^openib,vader,tcp,uct,ofi" }),
         reason: "Open MPI's own transports would take messages past UCX, by TCP",
         harm: harmless,
     },
     Row {
         name: "OMPI_MCA_osc",
-        value: |it| (it.major < 5).then(|| "^ucx,rdma".into()),
-        reason:
-            "one-sided operations by version 4's osc/ucx are not finished at the end of a fence, and its \
-                 osc/rdma finds no way to another host",
+        value: |it| set(if it.prrte { "^rdma" } else { "^ucx,rdma" }),
+        reason: "osc/rdma finds no way to another host, one-sided operations by version 4's osc/ucx are not \
+                 finished at the end of a fence, and Debian's configuration leaves out the good one of 5",
         harm: harmless,
     },
     Row {
         name: "OMPI_MCA_mpi_add_procs_cutoff",
-        value: |it| (it.major < 5).then(|| "1024".into()),
+        value: |it| (!it.prrte).then(|| "1024".into()),
         reason:
             "version 4 does not tell ranks that MPI_Comm_spawn has started in several hosts of each other: \
                  they fail at once if they look for each other in MPI_Init, and else hang",
@@ -140,13 +152,13 @@ pub const TABLE: &[Row] = &[
     },
     Row {
         name: "PRTE_MCA_rmaps_default_mapping_policy",
-        value: |it| (it.major >= 5).then(|| "slot:oversubscribe".into()),
+        value: |it| it.prrte.then(|| "slot:oversubscribe".into()),
         reason: "hosts have slots for the ranks that they are given, and none for those of MPI_Comm_spawn",
         harm: harmless,
     },
     Row {
         name: "PRTE_MCA_prte_hetero_nodes",
-        value: |it| (it.apportioned && it.major >= 5).then(|| "1".into()),
+        value: |it| (it.apportioned && it.prrte).then(|| "1".into()),
         reason: "else version 5 binds ranks of each host to the processors that the first has",
         harm: harmless,
     },

@@ -63,6 +63,9 @@ fn card(kind: &'static str, mac: &str, with: Element) -> Element {
     ])
 }
 
+/// What virsh says where no driver of libvirt's is installed that could do something.
+const NO_DRIVER: &str = "not supported by the connection driver";
+
 /// Makes the network between the machines of a cluster, unless it is there.
 fn make(record: &Record, uri: &str) -> Result<()> {
     let (libvirt, uuid) = (at(record, uri), network_uuid(record)?);
@@ -74,7 +77,11 @@ fn make(record: &Record, uri: &str) -> Result<()> {
         Element::new("uuid").text(uuid),
         Element::new("bridge").with("stp", "off").with("delay", 0),
     ]);
-    libvirt.virsh(&["net-create", "/dev/stdin"], &network.document()?).map(drop)
+    let made = libvirt.virsh(&["net-create", "/dev/stdin"], &network.document()?);
+    made.map(drop).map_err(|why| match why.to_string().contains(NO_DRIVER) {
+        true => why.hint("Install libvirt's driver for networks, for instance: sudo apt-get install libvirt-daemon-driver-network. Then start libvirtd anew."),
+        false => why,
+    })
 }
 
 /// Removes the network between the machines of a cluster, if there is one, also if somebody has defined it

@@ -64,7 +64,7 @@ impl RunsAs {
         let capabilities = domain.virsh(&[question], "").map_err(|error| {
             error.about(&format!("libvirt at {uri} can't be used")).hint(match user::uid() {
                 0 => "Is its daemon running? For instance: systemctl start libvirtd",
-                _ => "libvirt starts its daemon for you if it is installed: sudo apt-get install libvirt-daemon",
+                _ => "libvirt starts its daemon for you if it is installed: sudo apt-get install libvirt-daemon libvirt-daemon-driver-qemu",
             })
         })?;
         if user::uid() != 0 {
