@@ -43,6 +43,8 @@ began() { sed -n 's/.*commands are taken \([0-9.]*\) s after.*/\1/p' \
 spent() { time_of "$(pid_of "$1")/task/$(processor_of "$1")"; }
 taken() { vshmem exec "$1" -- cat /proc/meminfo |
     awk '/^MemTotal/ { total = $2 } /^MemAvailable/ { print total - $2 }'; }
+# Buffers of a machine's serial ports, in KiB: with QEMU 10 8 times as many as with 7.2.
+buffers() { vshmem exec -u root "$1" -- cat /proc/slabinfo | awk '$1 == "kmalloc-4k" { print $3 * $4 / 1024 }'; }
 # Debian's kernel for clouds has no 9p, by which others see the program.
 quanta() { vshmem exec "$1" -- sh -c 'cat >/tmp/fwq && chmod 755 /tmp/fwq && exec /tmp/fwq 1000 1000000' \
     <"$work/fwq"; }
@@ -79,7 +81,8 @@ keeps_pace() { # keeps_pace MACHINE
     }'
 }
 holds "a machine's clock goes as fast as this host's" keeps_pace vm0
-holds "less than 64 MiB of a machine's memory are taken" test "$(taken vm0)" -lt 65536
+holds "less than 64 MiB of a machine's memory are taken, beside what QEMU's serial ports have" \
+    test $(($(taken vm0) - $(buffers vm0))) -lt 65536
 equal "they have nothing of this host's system" "" "$(vshmem exec vm0 -- sh -c 'ls /usr/share 2>/dev/null')"
 equal "but a shell" "vm0" "$(vshmem exec vm0 -- sh -c 'hostname')"
 equal "and what is shared" "$(wc -c <"$work/fwq")" "$(vshmem exec vm0 -- sh -c "wc -c <$work/fwq")"
@@ -103,7 +106,7 @@ done
 exec "$(command -v qemu-system-x86_64)" "\${words[@]}" -icount shift=0
 QEMU
     chmod -R a+rx "$work/counted"
-    printf '[[machines]]\nname = "vm0"\nimage = "slim"\nmemory = "112M"\n' >"$work/slim.toml"
+    printf '[[machines]]\nname = "vm0"\nimage = "slim"\nmemory = "176M"\n' >"$work/slim.toml"
     LIMIT=300 PATH=$work/counted:$PATH code "a slim machine comes up whose instructions are counted" 0 \
         vshmem up "$work/slim.toml" --timeout 250
     echo "        its first program ran after $(first vm0) s, and it took commands after $(began vm0) s"
@@ -116,7 +119,7 @@ fi
 # For so many boots, eight machines at a time on a host that has fewer processors.
 boots=0 wrong=
 while [ "$boots" -lt "${CLOCK_BOOTS:-0}" ]; do
-    sed -e "s/^memory = .*/memory = \"112M\"\ncount = 8/" -e 's/^name = "vm0"$//' "$work/slim.toml" \
+    sed -e "s/^memory = .*/memory = \"176M\"\ncount = 8/" -e 's/^name = "vm0"$//' "$work/slim.toml" \
         >"$work/eight.toml"
     LIMIT=900 vshmem up "$work/eight.toml" --timeout 850 >"$work/up" 2>&1 || break
     for n in 0 1 2 3 4 5 6 7; do

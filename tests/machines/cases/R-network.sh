@@ -15,7 +15,7 @@ name = "plain"
 memory = "256M"
 [[machines]]
 name = "slim"
-memory = "128M"
+memory = "192M"
 image = "slim"
 [pools.default]
 size = "4M"

@@ -20,12 +20,12 @@ clean_up() {
 }
 free_pages() { sed -n 's/^HugePages_Free: *//p' /proc/meminfo; }
 
-# Two slim machines take 112 pages of 2 MiB, and their pool 8.
-wanted=120 has="" of=none
+# Two slim machines take 176 pages of 2 MiB, and their pool 8.
+wanted=184 has="" of=none
 cat >"$file" <<TOML
 [[machines]]
 image = "slim"
-memory = "112M"
+memory = "176M"
 count = 2
 [pools.default]
 size = "16M"

@@ -8,17 +8,17 @@ spawn() { by_nodes -n 2 "$MPI_PROGRAMS/$1/spawn" "${@:2}" 2>"$work/err"; }
 
 need_nodes
 
-# Debian's 4.0.2 can't, in one host and without Vshmem either.
+# Debian's can't, in one host and without Vshmem either. The daemon of 4.2.1 may crash before its rank has said
+# so: then it is said that it has.
 spawn mpich >"$work/out"
-contains "mpich: ranks that can't are told so" "Error in spawn call" "$(cat "$work/out" "$work/err")"
+holds "mpich: ranks that can't are told so" \
+    grep -qE 'Error in spawn call|has ended what the launcher had started' "$work/out" "$work/err"
 
 for host in one two; do
     equal "openmpi: children in $host" "spawn: 2 ranks on 2 hosts" "$(spawn openmpi $host)"
 done
-LIMIT=60 code "openmpi: those in several hosts don't hang" 1 spawn openmpi
-contains "openmpi: and are told that they don't know each other" "PML add procs failed" "$(cat "$work/err")"
-
-# tried MPI [HOST]: the same, up to three times, since jobs of Open MPI 5 now and then crash or hang in it
+# tried MPI [HOST]: the same, up to three times, since jobs of Open MPI 5 now and then crash or hang in it,
+# without Vshmem as well
 tried() {
     local said
     for _ in 1 2 3; do
@@ -27,6 +27,12 @@ tried() {
     done
     echo "$said"
 }
+
+if installed orted openmpi-bin >/dev/null; then
+    LIMIT=60 code "openmpi: those in several hosts don't hang" 1 spawn openmpi
+    contains "openmpi: and are told that they don't know each other" "PML add procs failed" \
+        "$(cat "$work/err")"
+fi
 
 if [ -n "${MPI_FULL:-}" ]; then
     for mpi in mpich5 openmpi5; do

@@ -171,7 +171,7 @@ fn share_writable(root: &Path, transport: &str, shares: &[Share]) -> Result<()> 
     }
     let all = Path::new("/writable");
     make_directory(all)?;
-    mount_9p(WRITABLE_TAG, all, MountFlags::NOSUID | MountFlags::NODEV, (transport, "mmap"))
+    mount_9p(WRITABLE_TAG, all, MountFlags::NOSUID | MountFlags::NODEV, (transport, files::SEEN_BY_OTHERS))
         .explain(|| "could not mount what the machine can write to".into())?;
     for share in shares {
         let below = share.path.strip_prefix("/").unwrap_or(&share.path);

@@ -1,7 +1,7 @@
 //! The root of a machine that sees the host by file systems of their own: each is mounted at its place, below
 //! a private layer.
 
-use super::files::mount_9p;
+use super::files::{mount_9p, SEEN_BY_OTHERS};
 use super::skeleton::{make_directory, skeleton};
 use super::sys;
 use crate::error::{Explain, Result};
@@ -78,7 +78,7 @@ impl Layers<'_> {
     fn open(&self, tag: &str, path: &Path) -> Result<()> {
         let target = at(self.root, path);
         make_directory(&target)?;
-        mount_9p(tag, &target, MountFlags::NOSUID | MountFlags::NODEV, (self.transport, "mmap"))
+        mount_9p(tag, &target, MountFlags::NOSUID | MountFlags::NODEV, (self.transport, SEEN_BY_OTHERS))
             .explain(|| format!("could not mount {}", path.display()))
     }
 

@@ -15,6 +15,10 @@ use std::path::Path;
 /// Where the file trees are mounted from which parts are bound.
 const TREES: &str = "/run/vshmem";
 
+/// The cache of writable trees: what one machine writes others read, also in a file that they have open.
+/// Without `directio` Linux 6.4 and newer keep pages; older ones keep none by themselves, and ignore the word.
+pub const SEEN_BY_OTHERS: &str = "mmap,directio";
+
 /// Mounts a file tree of the host's, with this kind of cache.
 pub fn mount_9p(
     tag: &str,
@@ -34,7 +38,7 @@ pub fn share(transport: &str, settings: &Settings) -> Result<()> {
     for (number, share) in all {
         let (tag, flags, cache) = match share.writable {
             false => (ROOT_TAG, MountFlags::RDONLY, "loose"),
-            true => (WRITABLE_TAG, MountFlags::empty(), "mmap"),
+            true => (WRITABLE_TAG, MountFlags::empty(), SEEN_BY_OTHERS),
         };
         let (tag, place) = match &settings.exported {
             None => (tag.to_string(), share.path.strip_prefix("/").unwrap_or(&share.path)),

@@ -113,11 +113,26 @@ fn fork() -> Result<i32> {
 
 /// The error for a host that does not permit namespaces.
 fn no_namespaces(why: &io::Error) -> Error {
+    if in_chroot() {
+        return error!("QEMU can't be confined in a chroot: its / is no mount ({why})")
+            .hint(match uid() {
+                0 => "Make the directory a mount before you enter it (mount --rbind DIR DIR), or enter it as a container's root (systemd-nspawn -D DIR).",
+                _ => "Have root enter it as a container's root (systemd-nspawn -D DIR): in a chroot users have no namespaces.",
+            });
+    }
     let text = format!("QEMU can't be confined: the kernel does not permit namespaces ({why})");
     Error::new(text).hint(match uid() {
         0 => "In a container, start it with --privileged, or with --cap-add SYS_ADMIN and without its profiles of seccomp and AppArmor.",
         _ => "Unprivileged user namespaces may be turned off: see docs/sandbox.md for AppArmor on Ubuntu (as root: make install), for containers, and for user.max_user_namespaces. Or start machines as root.",
     })
+}
+
+/// Whether this process's root directory is no mount: Linux lists none there then, and lets nobody change how
+/// mounts below it are shared, nor make namespaces for users.
+fn in_chroot() -> bool {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    !mounts.is_empty() && places.into_iter().all(|place| place != "/")
 }
 
 /// Becomes QEMU.
