@@ -31,7 +31,7 @@ LAB_FILES := $(wildcard lab/vshmem_lab/*.py lab/vshmem_lab/*/*.py lab/src/*.[ch]
 INSTALL_DOCS := MANDIR='$(DESTDIR)$(MANDIR)' DATADIR='$(DESTDIR)$(DATADIR)' DOCDIR='$(DESTDIR)$(DOCDIR)' ZSHDIR='$(DESTDIR)$(ZSHDIR)' scripts/install-docs.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare build demo lab test test-all test-devices test-kvm test-xen soak fuzz sanitize lint site bench bench-xen install uninstall deb clean
+.PHONY: help prepare build demo lab test test-all test-debian13 test-devices test-kvm test-xen soak fuzz sanitize lint site bench bench-xen install uninstall deb clean
 
 help: ## this list
 	@echo 'Vshmem $(VERSION): System V IPC across processes, containers and virtual machines'
@@ -63,6 +63,10 @@ test-all: ## lint and every test suite (about an hour)
 	@scripts/prepare.sh --install build test lint || echo 'Suites are skipped for what is missing.'
 	@$(MAKE) --no-print-directory build
 	@scripts/test.sh --all
+
+test-debian13: ## demo and test on a Debian 13 on which nothing is installed, in name spaces; SUITES chooses
+	@scripts/prepare.sh --install debian13
+	@tests/debian13/run.sh $(SUITES) || [ $$? -eq 77 ]
 
 soak: build ## kills, lies, wake-ups and a fuzzer for hours; scripts/soak.sh says how to choose
 	@scripts/soak.sh

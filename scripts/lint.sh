@@ -131,6 +131,7 @@ lint_python() {
     ruff=$(tool ruff "$RUFF")
     files '*.py' | xargs -0 -r "$ruff" check --quiet
     files '*.py' | xargs -0 -r "$ruff" format --quiet --check
+    scripts/tested.py check
 }
 
 lint_shell() {

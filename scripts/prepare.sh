@@ -116,7 +116,7 @@ deb,packages|cmd:dh_dkms|dh-dkms|has the drivers built where they are installed
 deb,packages|cmd:dh_python3|dh-python|has the Python module compiled where it is installed
 deb,packages|cmd:dh_apparmor|dh-apparmor|loads the profile that Ubuntu asks for
 packages|cmd:lintian|lintian|lint for packages
-bare,packages|cmd:mmdebstrap|mmdebstrap|makes clean systems to install into
+debian13,packages|cmd:mmdebstrap|mmdebstrap|makes clean systems to install into
 packages?|cmd:newuidmap|uidmap|has ordinary users make them
 lint|clippy|@clippy|lint for Rust
 lint|rustfmt|@rustfmt|layout of Rust code

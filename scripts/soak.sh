@@ -1,7 +1,7 @@
 #!/bin/sh
 # soak.sh [REPORT]: the tests that chance has a part in, for hours instead of minutes. What came of each is
 # appended to REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken
-# hostile storm machines clusters images kmod crash fuzz many mpi packages.
+# hostile storm machines clusters images kmod crash fuzz many mpi newest packages.
 #
 # WOKEN_ROUNDS=250000   two machines put each other to sleep and wake each other: two of each in a round, for
 #                       each kind of wait
@@ -20,6 +20,8 @@
 # MPI_KILLS=10          of each part of a job of each MPI (tests/mpi/cases/C-kills.sh)
 # All of mpi4py's and OpenCoarrays' own tests are run between machines (MPI_FULL), and the HPC Challenge.
 # Machines boot a disk image (tests/machines/cases/P-image.sh).
+# The newest MPIs of PyPI and the QEMU of Debian 13's backports are tried (tests/newest), and it is said what
+# has changed.
 # And the packages are built in Debian 13, by its own Rust, and cloud-init makes a guest ready with them.
 set -eu
 
@@ -49,7 +51,7 @@ failed=0
 part() { # part NAME SETTING COMMAND...
     name=$1 setting=$2
     shift 2
-    case " ${SOAK_PARTS:-woken hostile storm machines clusters images kmod crash fuzz many mpi packages} " in
+    case " ${SOAK_PARTS:-woken hostile storm machines clusters images kmod crash fuzz many mpi newest packages} " in
     *" $name "*) ;;
     *) return 0 ;;
     esac
@@ -62,7 +64,7 @@ part() { # part NAME SETTING COMMAND...
     [ "$verdict" = passed ] || failed=1
     {
         echo "$name: $verdict in $(($(date +%s) - begun)) s ($setting)"
-        grep -E '^(FAIL|failed:)| steps,|kills|killed|deaths|rounds in |[0-9]+ s for ' "$logs/$name" |
+        grep -E '^(FAIL|failed:|newest:)| steps,|kills|killed|deaths|rounds in |[0-9]+ s for ' "$logs/$name" |
             tail -n 30 | cut -c1-200 | sed 's/^/    /' || true
         tail -n 1 "$logs/$name" | sed 's/^/    /'
     } >>"$report"
@@ -87,6 +89,7 @@ part crash "$CRASH_ROUNDS rounds" env CRASH_PARTS=steps tests/crash/run.sh "$VSH
 part fuzz "$FUZZ_STEPS steps" scripts/fuzz.sh pool
 part many "$VSHMEM_MANY objects" unit_tests --release -p vshmem-ipc tests::many
 part mpi "other people's tests of MPI, whole" env MPI_FULL=1 tests/mpi/run.sh
+part newest "what registries have by now" tests/newest/run.sh
 part packages "built in Debian 13, a guest by cloud-init" env PACKAGES_FULL=1 tests/packages/run.sh trixie
 echo "The report is $report."
 [ "$failed" -eq 0 ]

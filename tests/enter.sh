@@ -1,6 +1,7 @@
 #!/bin/sh
 # enter.sh DIRECTORY ARCHIVE COMMAND...: unpacks a system there, and runs a command in it. As root of name
-# spaces, see system.sh.
+# spaces, see system.sh. SYSTEM_BINDS are directories of the host that it has at places of its own, as
+# FROM:TO; both must exist.
 set -eu
 
 directory=$1 archive=$2
@@ -24,6 +25,7 @@ mount -t devpts -o newinstance,ptmxmode=666 devpts "$directory/dev/pts"
 ln -s pts/ptmx "$directory/dev/ptmx"
 mkdir -m 1777 "$directory/dev/shm"
 mount -t tmpfs -o mode=1777 shm "$directory/dev/shm"
+for bind in ${SYSTEM_BINDS:-}; do mount --bind "${bind%%:*}" "$directory${bind#*:}"; done
 # No chroot, in which there are no name spaces of users.
 mount --rbind "$directory" "$directory"
 cd "$directory"

@@ -1,9 +1,14 @@
 #!/bin/sh
-# The suite "bare": what the README tells a new user to type works on a system on which nothing is installed.
-# In a minimal Debian 13, `make test` installs what it needs, builds with that system's Rust, which is the
-# oldest one that is supported, and runs the suites of BARE_SUITES, of machines MACHINES_CASES (A-grant, as
-# QEMU differs); then `make install` as root. BARE_SYSTEM=noble takes Ubuntu 24.04 (trixie). Exit status 77:
-# such a system can't be had here.
+# The tests on a Debian 13 on which nothing is installed, as the README tells a new user to run them.
+#
+#   tests/debian13/run.sh             `make demo`, then `make test`
+#   tests/debian13/run.sh SUITE...    only these suites, whole, and `make install` at the end
+#
+# What they need is installed there by themselves; what is built there is built by that system's Rust, the
+# oldest that is supported. MACHINES_CASES and MPI_CASES choose cases; BACKPORTS names packages to take from its
+# backports; TEST_SYSTEM=noble takes Ubuntu 24.04 (trixie). What machines boot, and MPIs of PyPI, are kept in
+# the cache. Logs, and a record of what passed, are left in target/debian13. Exit status 77: such a system can't
+# be had here.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,11 +18,11 @@ cd "$root"
 . "$root/tests/system.sh"
 
 skip() {
-    echo "bare: $*"
+    echo "debian13: $*"
     exit 77
 }
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-bare.XXXXXX")
+work=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-debian13.XXXXXX")
 finish() {
     as_root -- rm -rf "$work/system"
     rm -rf "$work"
@@ -26,17 +31,26 @@ trap finish EXIT
 trap 'exit 1' HUP INT TERM
 
 as_root -- true 2>"$work/why" || skip "no name spaces of our own: $(cat "$work/why")"
-system=${BARE_SYSTEM:-trixie}
+system=${TEST_SYSTEM:-trixie}
 archive=$(system "$system") || skip "no system of $system can be had"
 mkdir "$work/system"
 checkout=$work/system/home/vshmem
 mkdir -p "$checkout"
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$checkout"
-# Crates and packages that are here already need not be fetched.
+git rev-parse HEAD >"$checkout/.commit"
+# Crates that are here already need not be fetched.
 scripts/cargo.sh --exec fetch --locked
 mkdir -p "$work/system/root/.cargo"
 cp -R "${CARGO_HOME:-$HOME/.cargo}/registry" "$work/system/root/.cargo/"
-cp /etc/resolv.conf "$work/resolv.conf" 2>/dev/null || : >"$work/resolv.conf"
-cp "$work/resolv.conf" "$checkout/.resolv.conf"
-as_root -- "$root/tests/enter.sh" "$work/system" "$archive" /home/vshmem/tests/bare/try.sh \
-    "${BARE_SUITES:-conformance hostile install machines}" "${MACHINES_CASES-A-grant}"
+cp /etc/resolv.conf "$checkout/.resolv.conf" 2>/dev/null || : >"$checkout/.resolv.conf"
+# Where registries are reached through a host with a certificate of its own, that is trusted there, too.
+cp /etc/ssl/certs/ca-certificates.crt "$checkout/.certificates.crt" 2>/dev/null || true
+kept=${VSHMEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vshmem}/$system
+results=$root/target/debian13
+mkdir -p "$kept" "$results" "$work/system/root/.cache/vshmem" "$checkout/target/test"
+status=0
+SYSTEM_BINDS="$kept:/root/.cache/vshmem $results:/home/vshmem/target/test" \
+    as_root -- "$root/tests/enter.sh" "$work/system" "$archive" \
+    env CI="${CI:-}" BACKPORTS="${BACKPORTS:-}" MACHINES_CASES="${MACHINES_CASES:-}" MPI_CASES="${MPI_CASES:-}" \
+    /home/vshmem/tests/debian13/try.sh "$@" || status=$?
+exit "$status"

@@ -1,16 +1,29 @@
 #!/bin/sh
-# try.sh SUITES CASES: in a minimal system, as root: what the README tells a new user to type. The checkout is
+# try.sh [SUITE...]: in a minimal system, as root: what the README tells a new user to type. The checkout is
 # in /home/vshmem.
 set -eu
-cp /home/vshmem/.resolv.conf /etc/resolv.conf
+cd /home/vshmem
+cp .resolv.conf /etc/resolv.conf
+[ ! -e .certificates.crt ] || export PIP_CERT=/home/vshmem/.certificates.crt
 export CARGO_NET_OFFLINE=true
 # Rust as this system has it is tried here, not how well it optimizes, which is half of the time: so no suite
-# that counts instructions (capi).
-export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=1
-export CARGO_PROFILE_RELEASE_DEBUG=none
+# that counts instructions (capi), unless all that every change needs is asked for.
+if [ $# -gt 0 ]; then
+    export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+    export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=none
+    export CARGO_PROFILE_DEV_DEBUG=none CARGO_INCREMENTAL=0
+fi
 # Only make and its caller are there.
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends make >/dev/null
-MACHINES_CASES=$2 make -C /home/vshmem test SUITES="$1"
+if [ -n "${BACKPORTS:-}" ]; then
+    sed -n 's/^\(deb [^ ]*\) trixie /\1 trixie-backports /p' /etc/apt/sources.list \
+        >/etc/apt/sources.list.d/backports.list
+    apt-get update -qq
+    # shellcheck disable=SC2086 # a list of words
+    apt-get install -y -qq --no-install-recommends -t trixie-backports $BACKPORTS >/dev/null
+fi
+[ $# -gt 0 ] || make demo
+make test SUITES="$*"
 rm -rf /dev/shm/vshmem.*
-/home/vshmem/tests/packages/by-hand.sh /home/vshmem
+tests/packages/by-hand.sh /home/vshmem

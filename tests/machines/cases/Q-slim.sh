@@ -110,8 +110,10 @@ QEMU
     LIMIT=300 PATH=$work/counted:$PATH code "a slim machine comes up whose instructions are counted" 0 \
         vshmem up "$work/slim.toml" --timeout 250
     echo "        its first program ran after $(first vm0) s, and it took commands after $(began vm0) s"
-    holds "its first program runs within a second" \
-        awk -v at="$(first vm0)" 'BEGIN { exit !(at > 0 && at < 1) }'
+    # Linux 6.12 does more than 6.1 before.
+    case $(vshmem exec vm0 -- cat /proc/sys/kernel/osrelease) in 6.1.*) most=1 ;; *) most=1.2 ;; esac
+    holds "its first program runs within $most s" \
+        awk -v at="$(first vm0)" -v most=$most 'BEGIN { exit !(at > 0 && at < most) }'
     vshmem down
     nothing_left "nothing is left of it"
 fi

@@ -301,11 +301,15 @@ fn start(record: &Record, index: usize, options: &StartOptions, is_networked: bo
         end_uuid(&libvirt, &uuid);
     }
     let managed = Managed::create(libvirt.clone(), uuid.clone(), runs_as.user(), &describe(&spec)?);
-    let managed = managed.map_err(|why| match system.is_some() && why.to_string().contains(DENIED) {
-        true => {
+    let managed = managed.map_err(|why| match why.to_string() {
+        said if !said.contains(DENIED) => why,
+        said if said.contains("cannot initialize fsdev") => {
+            why.hint("libvirt's QEMU opens what machines see of this host as another user: that user must be able to enter it (chmod o+x each directory above it).")
+        }
+        _ if system.is_some() => {
             why.hint("An image has to be where libvirt's QEMU can read it, as in /var/lib/libvirt/images.")
         }
-        false => why,
+        _ => why,
     })?;
     let named = match record.doorbell {
         true => doorbell::name(managed.process.pid, &machine.name),
