@@ -1,5 +1,5 @@
 #!/bin/sh
-# new-user.sh MPI: in a Debian 12 on which nothing is installed, as root: has a user type what the guide in
+# new-user.sh MPI: in a Debian 13 on which nothing is installed, as root: has a user type what the guide in
 # /given says, up to jobs of that MPI on four machines. Vshmem's packages are in /given/deb.
 set -eu
 

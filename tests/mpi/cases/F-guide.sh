@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # lib.sh sets it
-# With MPI_FULL=1, a new user types what docs/guide-mpi.md says, in a Debian 12 on which nothing is installed:
+# With MPI_FULL=1, a new user types what docs/guide-mpi.md says, in a Debian 13 on which nothing is installed:
 # from the packages of Vshmem, which `make deb` has made, to jobs on four machines.
 . "$MPI_HERE/lib.sh"
 . "$MACHINES_ROOT/tests/system.sh"
@@ -15,8 +15,8 @@ if [ -n "${MPI_FULL:-}" ]; then
     elif ! as_root -- true 2>"$work/err"; then
         echo "skip    name spaces of our own are not allowed here: $(cat "$work/err")"
         exit 0
-    elif ! archive=$(system bookworm); then
-        echo "skip    no system of Debian 12 can be had"
+    elif ! archive=$(system trixie); then
+        echo "skip    no system of Debian 13 can be had"
         exit 0
     fi
     vshmem down --all
