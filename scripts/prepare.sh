@@ -22,8 +22,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 requirements() {
     cat <<'TABLE'
 build|cargo|@rust|compiles the library and the command
-build|cmd:cc|gcc|links them, and compiles C programs
-build|header:sys/shm.h|libc6-dev|the C headers
+build,machines,mpi|cmd:cc|gcc|links them, and compiles C programs
+build,machines,mpi|header:sys/shm.h|libc6-dev|the C headers
 build|cmd:make|make|runs the Makefile
 build|header:hwloc.h|libhwloc-dev|says where cores, caches and memory are
 build|header:libudev.h|libudev-dev|is linked with it
@@ -93,7 +93,7 @@ kmod-debug|cmd:bc|bc|builds a kernel that watches the driver
 kmod-debug|cmd:bison|bison|builds that kernel
 kmod-debug|cmd:flex|flex|builds that kernel
 kmod-debug|header:libelf.h|libelf-dev|builds that kernel
-kmod,machines,kvm,mpi,demo,packages,lab?|cmd:zstd|zstd|unpacks the machines' kernel modules; compresses, in the lab's vsuite
+kmod,machines,kvm,mpi,demo,packages,debian13,machines13,lab?|cmd:zstd|zstd|unpacks the machines' kernel modules; compresses, in the lab's vsuite
 lab,demo|lab:|python3-pandas python3-scipy python3-matplotlib python3-rich|the lab's statistics, plots and progress
 lab|lab:pytest|python3-pytest|runs the lab's own tests
 lab?|cmd:c++|g++|compiles what is measured of Boost.Interprocess
@@ -116,7 +116,7 @@ deb,packages|cmd:dh_dkms|dh-dkms|has the drivers built where they are installed
 deb,packages|cmd:dh_python3|dh-python|has the Python module compiled where it is installed
 deb,packages|cmd:dh_apparmor|dh-apparmor|loads the profile that Ubuntu asks for
 packages|cmd:lintian|lintian|lint for packages
-debian13,packages|cmd:mmdebstrap|mmdebstrap|makes clean systems to install into
+debian13,machines13,packages|cmd:mmdebstrap|mmdebstrap|makes clean systems to install into
 packages?|cmd:newuidmap|uidmap|has ordinary users make them
 lint|clippy|@clippy|lint for Rust
 lint|rustfmt|@rustfmt|layout of Rust code

@@ -3,7 +3,7 @@
 #
 #   scripts/test.sh               those that every change needs, a quarter of an hour: of machines a few cases
 #   scripts/test.sh --all         all suites, whole; of machines and mpi, which run whole in Debian 13 (suite
-#                                 debian13), those few cases here
+#                                 machines13), those few cases here
 #   scripts/test.sh NAME...       only these, whole
 #   scripts/test.sh --list        the names of all
 #   scripts/test.sh --list-quick  and of the former
@@ -43,7 +43,8 @@ install|10m|scripts/check-install.sh|scripts/check-install.sh
 bindings|10m|tests/bindings/run.sh|tests/bindings/run.sh
 packages|25m|tests/packages/run.sh|tests/packages/run.sh
 kmod|15m|tests/kmod/run.sh|tests/kmod/run.sh
-debian13|60m|tests/debian13/run.sh|tests/debian13/run.sh unit conformance hostile install machines mpi
+debian13|25m|tests/debian13/run.sh|env MACHINES_CASES=A-grant tests/debian13/run.sh unit conformance hostile install machines
+machines13|50m|tests/debian13/run.sh|env RESULTS=$root/target/machines13 tests/debian13/run.sh --built machines mpi
 machines|30m|tests/machines/run.sh|tests/machines/run.sh
 mpi|20m|tests/mpi/run.sh|tests/mpi/run.sh
 kvm|15m|tests/kvm/run.sh|tests/kvm/run.sh --quick
@@ -59,7 +60,7 @@ names() {
 # What every change needs; what may run beside the others; and the cases of machines and mpi that every change
 # needs.
 QUICK="unit models capi conformance hostile programs install bindings machines mpi kvm lab"
-BESIDE="lint aarch64 fuzz miri packages models"
+BESIDE="lint aarch64 fuzz miri packages debian13 models"
 QUICK_CASES="1-exec 11-dead 2-run 3-ipc 10-gone A-grant" QUICK_MPI_CASES="1-messages"
 
 show() { # show LOG: keeps what comes, and prints it but in CI, which may keep only so much of a run's output
@@ -176,7 +177,7 @@ for name in "$@"; do
     esac
     judge "$name"
     # What ran whole there is sampled here.
-    if [ "$lane/$name" = all/debian13 ] && ! grep -q '^skipped' "$logs/debian13.verdict"; then
+    if [ "$lane/$name" = all/machines13 ] && ! grep -q '^skipped' "$logs/machines13.verdict"; then
         export MACHINES_CASES="${MACHINES_CASES-$QUICK_CASES}" MPI_CASES="${MPI_CASES-$QUICK_MPI_CASES}"
     fi
 done

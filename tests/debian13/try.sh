@@ -1,10 +1,24 @@
 #!/bin/sh
-# try.sh [SUITE...]: in a minimal system, as root: what the README tells a new user to type. The checkout is
-# in /home/vshmem.
+# try.sh [--built] [SUITE...]: in a minimal system, as root: what the README tells a new user to type. The
+# checkout is in /home/vshmem.
 set -eu
 cd /home/vshmem
 cp .resolv.conf /etc/resolv.conf
 [ ! -e .certificates.crt ] || export PIP_CERT=/home/vshmem/.certificates.crt
+apt-get update -qq
+if [ -n "${BACKPORTS:-}" ]; then
+    sed -n 's/^\(deb [^ ]*\) trixie /\1 trixie-backports /p' /etc/apt/sources.list \
+        >/etc/apt/sources.list.d/backports.list
+    apt-get update -qq
+    # shellcheck disable=SC2086 # a list of words
+    apt-get install -y -qq --no-install-recommends -t trixie-backports $BACKPORTS >/dev/null
+fi
+if [ "${1:-}" = --built ]; then
+    shift
+    scripts/prepare.sh --install "$@"
+    export VSHMEM_TEST_BUILT=1
+    exec scripts/test.sh "$@"
+fi
 export CARGO_NET_OFFLINE=true
 # Rust as this system has it is tried here, not how well it optimizes, which is half of the time: so no suite
 # that counts instructions (capi), unless all that every change needs is asked for.
@@ -14,15 +28,7 @@ if [ $# -gt 0 ]; then
     export CARGO_PROFILE_DEV_DEBUG=none CARGO_INCREMENTAL=0
 fi
 # Only make and its caller are there.
-apt-get update -qq
 apt-get install -y -qq --no-install-recommends make >/dev/null
-if [ -n "${BACKPORTS:-}" ]; then
-    sed -n 's/^\(deb [^ ]*\) trixie /\1 trixie-backports /p' /etc/apt/sources.list \
-        >/etc/apt/sources.list.d/backports.list
-    apt-get update -qq
-    # shellcheck disable=SC2086 # a list of words
-    apt-get install -y -qq --no-install-recommends -t trixie-backports $BACKPORTS >/dev/null
-fi
 [ $# -gt 0 ] || make demo
 make test SUITES="$*"
 rm -rf /dev/shm/vshmem.*

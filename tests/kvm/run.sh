@@ -45,5 +45,5 @@ done
 
 echo "== in an emulated machine with KVM"
 nested_up nodes --memory 4G
-nested_run -e VSHMEM_TEST_UP="--timeout 600" -e VSHMEM_TEST_SLOW=5 -e KMOD_ROUNDS=2000 \
-    vm0 -- "$here/cases.sh" "$@"
+nested_run -e VSHMEM_TEST_BUILT=1 -e VSHMEM_TEST_UP="--timeout 600" -e VSHMEM_TEST_SLOW=5 \
+    -e KMOD_ROUNDS=2000 vm0 -- "$here/cases.sh" "$@"

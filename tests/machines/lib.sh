@@ -84,6 +84,15 @@ need_machines() {
     fi
 }
 
+# need_program PACKAGE FEATURE NAME: a program of ours that machines run is built, unless VSHMEM_TEST_BUILT says
+# that it is
+need_program() {
+    [ -z "${VSHMEM_TEST_BUILT:-}" ] || return 0
+    "$MACHINES_ROOT/scripts/cargo.sh" --exec build --release --locked --manifest-path \
+        "$MACHINES_ROOT/Cargo.toml" -p "$1" --features "$2" --bin "$3" >"$work/build" 2>&1 ||
+        cat "$work/build"
+}
+
 # field EXPRESSIONS: in Python, of the JSON that comes in, which is called `told`
 field() {
     /usr/bin/python3 "$programs/field.py" "$1"

@@ -65,10 +65,10 @@ done
 # in_debian13 WHAT [BACKPORTED]: machines of that system's QEMU, or that of its backports
 in_debian13() {
     attempt "$1" env BACKPORTS="${2:-}" MACHINES_CASES="1-exec 2-run 3-ipc A-grant C-restart" \
-        tests/debian13/run.sh machines
+        RESULTS="$work/debian13" tests/debian13/run.sh --built machines
     local now
     now=$(/usr/bin/python3 -c 'import json, sys
-print(json.load(open(sys.argv[1]))["versions"].get("QEMU", ""))' target/debian13/tested.json 2>/dev/null)
+print(json.load(open(sys.argv[1]))["versions"].get("QEMU", ""))' "$work/debian13/tested.json" 2>/dev/null) || true
     tell "QEMU of $1" "$known" "$now"
 }
 known=$(/usr/bin/python3 -c 'import json, sys

@@ -2,9 +2,7 @@
 # shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets it
 # The transport's contract, in a machine on the pool that it was given. It writes over the pool's last pages,
 # so the machines have a pool that nobody uses any more.
-"$MACHINES_ROOT/scripts/cargo.sh" --exec build --release --locked --manifest-path \
-    "$MACHINES_ROOT/Cargo.toml" \
-    -p vshmem-transport --features contract --bin transport-contract >"$work/build" 2>&1 || cat "$work/build"
+need_program vshmem-transport contract transport-contract
 need_machines
 
 vshmem exec -u root vm0 -- "$MACHINES_TARGET/release/transport-contract" default >"$work/contract" 2>&1

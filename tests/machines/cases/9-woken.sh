@@ -10,9 +10,7 @@ rounds=${WOKEN_ROUNDS:-2000}
 limit=$((120 + rounds / 50))
 
 cc -O1 -Wall -Wextra -o "$work/woken" "$programs/woken.c" || exit 1
-"$MACHINES_ROOT/scripts/cargo.sh" --exec build --release --locked --manifest-path \
-    "$MACHINES_ROOT/Cargo.toml" \
-    -p vshmem-wait --features soak --bin doorbell-soak >"$work/build" 2>&1 || cat "$work/build"
+need_program vshmem-wait soak doorbell-soak
 soak=$MACHINES_TARGET/release/doorbell-soak
 
 LIMIT=300 vshmem up -n 3 --no-net --doorbell >"$work/up" 2>&1 ||

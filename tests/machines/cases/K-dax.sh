@@ -2,9 +2,7 @@
 # shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
 # Machines that are given their pool as persistent memory, of which their kernels make a DAX device: the
 # transport dax.
-"$MACHINES_ROOT/scripts/cargo.sh" --exec build --release --locked --manifest-path \
-    "$MACHINES_ROOT/Cargo.toml" \
-    -p vshmem-transport --features contract --bin transport-contract >"$work/build" 2>&1 || cat "$work/build"
+need_program vshmem-transport contract transport-contract
 vshmem down --all
 
 code "doorbells can't be had with it" 2 vshmem up -n 1 --transport dax --doorbell
