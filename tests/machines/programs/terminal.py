@@ -2,8 +2,8 @@
 
     terminal.py STEP... -- COMMAND...
 
-wait:TEXT waits until the terminal shows it, from where the last one stood; send:TEXT types
-(Python's escapes); size:LINESxCHARACTERS makes the terminal that large; kill:NAME sends the command
+wait:TEXT waits until the terminal shows it, from where the last one stood; send:TEXT types (both
+with Python's escapes); size:LINESxCHARACTERS makes the terminal that large; kill:NAME sends the command
 a signal; run:COMMAND has a shell do something meanwhile. Shows at last what the terminal has shown,
 and whether its modes are as they were. Exits as the command does, as shells tell it, and with 99 if
 something takes too long.
@@ -65,8 +65,9 @@ def late(what):
 
 for step in steps:
     kind, _, text = step.partition(":")
+    meant = text.encode().decode("unicode_escape").encode()
     if kind == "send":
-        os.write(ours, text.encode().decode("unicode_escape").encode())
+        os.write(ours, meant)
     elif kind == "size":
         size(*map(int, text.split("x")))
     elif kind == "kill":
@@ -75,11 +76,11 @@ for step in steps:
         subprocess.run(["sh", "-c", text], check=True)
     elif kind == "wait":
         begun = time.monotonic()
-        while (found := shown.find(text.encode(), seen)) < 0:
+        while (found := shown.find(meant, seen)) < 0:
             read(1)
             if time.monotonic() - begun > PATIENCE:
                 late(step)
-        seen = found + len(text.encode())
+        seen = found + len(meant)
     else:
         sys.exit(f"there is no step {step}")
 begun = time.monotonic()
