@@ -17,10 +17,11 @@ contains "without the driver the pool's memory is mapped as a device's, uncached
     "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
 cp "$MACHINES_ROOT/packaging/60-vshmem.rules" "$work/60-vshmem.rules"
 # Where other users can get at it.
-cp "$VSHMEM_LIB" "$work/group.so"
+mkdir -p "$work/group"
+cp "$VSHMEM_LIB" "$work/group/libvshmem.so"
 use='my $s = semget(0x56, 1, 01600) // die $!; semctl($s, 0, 16, 7) // die $!; print semctl($s, 0, 12, 0)'
 as() { # as GROUP: uses the pool as a user of this group alone
-    vshmem exec -u 65534:"$1" -e LD_PRELOAD="$work/group.so" vm0 -- perl -e "$use" 2>&1
+    vshmem exec -u 65534:"$1" -e LD_PRELOAD="$work/group/libvshmem.so" vm0 -- perl -e "$use" 2>&1
 }
 vshmem exec -u 0:0 vm0 -- sh "$programs/udev.sh" "$work/60-vshmem.rules" >"$work/out" 2>&1
 equal "what the front end has given to a user stays that user's" "1234 root 600 0" "$(head -n 1 "$work/out")"

@@ -17,11 +17,12 @@ use crate::placement::rules::Insist;
 use crate::state::directories::{boot_id, cluster_names};
 use crate::state::machine::{state, MachineState};
 use crate::state::record::{Machine, MadePool, Record};
-use crate::{memory, size};
+use crate::{interrupt, memory, size};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// Where the kernel tells of pages.
 const SYS: &str = "/sys";
@@ -265,6 +266,30 @@ fn held(machine: &Machine) -> u64 {
 /// # Errors
 /// Something can't have the pages that it must have.
 pub fn settle(record: &mut Record, indices: &[usize]) -> Result<()> {
+    let mut lacking = None;
+    let settled = interrupt::wait_for(RETURNED, || {
+        let mut tried = record.clone();
+        match choose_all(&mut tried, indices) {
+            Ok(()) => Ok(Some(tried)),
+            Err(why) => {
+                lacking = Some(why);
+                Ok(None)
+            }
+        }
+    })?;
+    match (settled, lacking) {
+        (Some(settled), _) => *record = settled,
+        (None, Some(why)) => return Err(why),
+        (None, None) => (),
+    }
+    Ok(())
+}
+
+/// Within this time the pages of a machine that was killed are free again.
+const RETURNED: Duration = Duration::from_secs(1);
+
+/// Chooses the pages of these machines, and of pools that are not made yet, from what is left now.
+fn choose_all(record: &mut Record, indices: &[usize]) -> Result<()> {
     let Some(options) = record.options.clone() else { return Ok(()) };
     let wanted = |name: &str| options.machines.iter().find(|it| it.name == *name).and_then(|it| it.pages);
     let is_open = |pool: &MadePool| pool.pages.wanted.is_some() && pool.pages.given.is_none();
