@@ -21,6 +21,7 @@ use crate::sys::{self, Errno};
 /// `f_type` of file systems, from `linux/magic.h`.
 mod magic {
     pub const SYSFS: u64 = 0x6265_6572;
+    pub const TMPFS: u64 = 0x0102_1994;
     /// File systems whose files other machines see without sharing their memory.
     pub const NOT_COHERENT: [u64; 9] = [
         0x0102_1997, // 9p
@@ -55,6 +56,8 @@ struct Offer {
     /// The pool's length.
     size: Option<u64>,
     page_size: u64,
+    /// The file is on tmpfs.
+    is_tmpfs: bool,
 }
 
 /// An open pool. Plain data that can live in a static; nothing happens when it is dropped, see
@@ -72,6 +75,7 @@ pub struct Handle {
     begins: u64,
     page_size: u64,
     can_futex: bool,
+    is_tmpfs: bool,
 }
 
 impl Handle {
@@ -101,6 +105,7 @@ impl Handle {
             begins,
             size: driver.map_or(len.map(|len| len - begins), |driver| Some(driver.size)),
             page_size: mapping::page_size_of(file.fd()),
+            is_tmpfs: kind & 0xffff_ffff == magic::TMPFS,
         };
         Handle::map_whole(file, path, &stat, &offer)
     }
@@ -112,12 +117,13 @@ impl Handle {
         size: u64,
         page_size: u64,
     ) -> Result<Handle, OpenError> {
-        let offer = Offer { backing: Backing::Dax, driver: None, begins: 0, size: Some(size), page_size };
+        let (backing, driver, begins) = (Backing::Dax, None, 0);
+        let offer = Offer { backing, driver, begins, size: Some(size), page_size, is_tmpfs: false };
         Handle::map_whole(file, path, &sys::fstat(file.fd())?, &offer)
     }
 
     fn map_whole(file: &Owned, path: &Path, stat: &libc::stat, offer: &Offer) -> Result<Handle, OpenError> {
-        let Offer { backing, driver, begins, size, page_size } = *offer;
+        let Offer { backing, driver, begins, size, page_size, is_tmpfs } = *offer;
         let len = checked_length(size, page_size)?;
         // What a program attaches is mapped without it: there an access to what is gone raises SIGBUS.
         let beginning = driver.map_or(begins, |driver| driver.beginning());
@@ -150,6 +156,7 @@ impl Handle {
             page_size,
             // SAFETY: the pool's first word is mapped.
             can_futex: unsafe { sys::futex_works(base.cast()) },
+            is_tmpfs,
         })
     }
 
@@ -427,9 +434,10 @@ impl Handle {
     }
 
     /// How many bytes of a range have memory. `None`: that can't be told, as of a device, or by Linux before
-    /// 6.5.
+    /// 6.5. Only files of tmpfs are asked: `cachestat` of a file with DAX is a fault of the kernel's in Linux
+    /// 6.12, which ends the process.
     pub fn backed(&self, offset: u64, len: u64) -> Option<u64> {
-        self.check_range_inside(offset, len).filter(|()| !self.is_device())?;
+        self.check_range_inside(offset, len).filter(|()| self.is_tmpfs)?;
         let file = self.descriptor.get()?;
         let pages = sys::cached_pages(file.fd(), self.begins + offset, len).ok()?;
         // A thread that closes what it finds may have put another file in place.
