@@ -172,6 +172,8 @@ fn what_a_file_would_start_is_said_and_not_started() {
          start    worker0: 1 core, 256M of memory, pools default, work\n\
          start    worker1: 1 core, 256M of memory, pools default, work\n"
     );
+    let said = scene.refused(125, &["up", "--pool-size", "4194304T", "--cluster", "none", "--dry-run"]);
+    assert!(said.contains("this host has") && said.contains("--pool-size"), "{said}");
     // The record of this one does not say what was asked for.
     let said = scene.refused(125, &["up", file, "--dry-run"]);
     assert!(said.contains("older vshmem"), "{said}");

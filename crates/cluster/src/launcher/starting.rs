@@ -100,9 +100,7 @@ mod tests {
 
     #[test]
     fn a_free_index_has_no_name() {
-        let machine = |index: u32, name: &str| {
-            json!({"name": name, "index": index, "runs": null, "address": null, "cores": []})
-        };
+        let machine = |index: u32, name: &str| json!({"name": name, "index": index, "runs": null, "address": null, "cores": []});
         let record: Record = serde_json::from_value(json!({
             "version": 2, "name": "c", "boot": "", "starter": null, "accel": "", "kernel": "/k", "pool": "/p",
             "pool_size": 0, "channels": 1, "since": 0,
