@@ -182,6 +182,17 @@ fn what_a_file_would_start_is_said_and_not_started() {
 }
 
 #[test]
+fn what_is_no_copy_of_a_system_is_not_examined() {
+    let scene = Scene::new("doctor");
+    let examined = |root: &Path| scene.refused(125, &["doctor", "--root", root.to_str().unwrap()]);
+    let missing = scene.home.join("none");
+    assert!(examined(&missing).contains("there is no directory"));
+    assert!(examined(&scene.home).contains("neither proc nor sys"));
+    fs::create_dir(scene.home.join("proc")).unwrap();
+    assert_eq!(scene.run(&["doctor", "--root", scene.home.to_str().unwrap()]).status.code(), Some(0));
+}
+
+#[test]
 fn the_pool_of_machines_that_died_is_kept() {
     let scene = Scene::new("kept");
     scene.write(None, json!({}));
