@@ -23,6 +23,9 @@ const MIN_MEMORY: u64 = 128 << 20;
 /// beside its archive.
 const MIN_SLIM_MEMORY: u64 = 112 << 20;
 
+/// The name by which a machine reaches itself.
+const LOCALHOST: &str = "localhost";
+
 /// What stands for this host's root in place of a disk image.
 pub const HOST: &str = "host";
 
@@ -84,10 +87,11 @@ pub fn machines(description: &Description) -> Result<Vec<(MachineOptions, String
 /// An error unless machines can be like this.
 fn check<'a>(group: &Group, pages: Option<Pages>, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<(), Fault> {
     if let Some(name) = group.name.as_deref().filter(|name| !is_name(name)) {
-        let what = format!(
-            "{name:?} can't be a machine's name: it has letters, digits and '-', and begins with a letter"
-        );
-        return Err(Fault::new(&at("name"), what));
+        let why = match name.eq_ignore_ascii_case(LOCALHOST) {
+            true => "every machine calls itself so",
+            false => "a name has letters, digits and '-', and begins with a letter",
+        };
+        return Err(Fault::new(&at("name"), format!("{name:?} can't be a machine's name: {why}")));
     }
     if group.count.is_some_and(|count| count == 0 || count as usize > MAX) {
         return Err(Fault::new(&at("count"), format!("a cluster has 1 to {MAX} machines")));
@@ -152,7 +156,8 @@ fn image<'a>(group: &Group, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<Imag
 /// Whether it can be a machine's name, which is also its host name.
 fn is_name(name: &str) -> bool {
     let fine = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    fine && name.starts_with(|first: char| first.is_ascii_alphabetic()) && name != "localhost"
+    fine && name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && !name.eq_ignore_ascii_case(LOCALHOST)
 }
 
 #[cfg(test)]
@@ -184,8 +189,13 @@ mod tests {
             (fault.at.join("."), fault.error.to_string())
         };
         let long = "x".repeat(MAX_NAME);
-        for (name, word) in [("a b", "letters"), ("-a", "letters"), ("localhost", "letters"), ("", "letters")]
-        {
+        for (name, word) in [
+            ("a b", "letters"),
+            ("-a", "letters"),
+            ("localhost", "calls itself"),
+            ("LocalHost", "calls itself"),
+            ("", "letters"),
+        ] {
             let (at, why) = refused(&[(Some(name), None)]);
             assert!(at == "machines.0.name" && why.contains(word), "{at} {why}");
         }
