@@ -53,13 +53,19 @@ pub fn machines(description: &Description) -> Result<Vec<(MachineOptions, String
                 (Some(name), Some(_)) => format!("{name}{number}"),
                 (None, _) => format!("vm{}", unnamed + number),
             };
-            if name.len() > MAX_NAME || all.iter().any(|(other, _)| other.name == name) {
-                let what = match name.len() > MAX_NAME {
-                    true => {
-                        format!("a machine's name has at most {MAX_NAME} characters, and {name} is longer")
-                    }
-                    false => format!("two machines would be called {name}"),
-                };
+            // Names of hosts are the same in capitals, and a machine finds the others by them.
+            let same = all.iter().find(|(other, _)| other.name.eq_ignore_ascii_case(&name));
+            let wrong = match same {
+                _ if name.len() > MAX_NAME => {
+                    Some(format!("a machine's name has at most {MAX_NAME} characters, and {name} is longer"))
+                }
+                Some((other, _)) if other.name != name => {
+                    Some(format!("{} and {name} would be one name in the machines' network", other.name))
+                }
+                Some(_) => Some(format!("two machines would be called {name}")),
+                None => None,
+            };
+            if let Some(what) = wrong {
                 return Err(Fault::new(&at("name"), what));
             }
             let cpus = group.cpus.unwrap_or(DEFAULT_CPUS);
@@ -201,6 +207,9 @@ mod tests {
         }
         assert!(refused(&[(Some(&long), Some(1))]).1.contains("at most 24"));
         assert!(refused(&[(None, Some(1)), (Some("vm0"), None)]).1.contains("two machines"));
+        let (at, why) = refused(&[(Some("a"), None), (Some("A"), None)]);
+        assert!(at == "machines.1.name" && why.contains("a and A would be one name"), "{at} {why}");
+        assert!(refused(&[(None, Some(1)), (Some("VM"), Some(1))]).1.contains("vm0 and VM0"));
         assert_eq!(refused(&[(None, Some(0))]).0, "machines.0.count");
         assert_eq!(refused(&[(None, Some(20)), (None, Some(20))]).0, "machines.1.count");
         let long: Vec<String> = (0..20).map(|n| format!("machine-of-a-long-name{n}")).collect();
