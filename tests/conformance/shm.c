@@ -269,6 +269,17 @@ static void is_listed_by_its_id(void) {
     OK(shmctl(first, IPC_RMID, NULL));
 }
 
+/* The bit by which other processors' kernels tell the structures' versions apart (IPC_64). */
+static void refuses_commands_with_a_bit_too_many(void) {
+    struct shmid_ds ds;
+    const int id = (int)OK(shmget(IPC_PRIVATE, 100, 0600));
+    FAILS(shmctl(id, IPC_STAT | 0x100, &ds), EINVAL);
+    FAILS(shmctl(id, SHM_STAT | 0x100, &ds), EINVAL);
+    FAILS(shmctl(id, IPC_INFO | 0x100, &ds), EINVAL);
+    FAILS(shmctl(id, IPC_RMID | 0x100, NULL), EINVAL);
+    OK(shmctl(id, IPC_RMID, NULL));
+}
+
 TESTS({"shm/reports_limits", reports_limits}, {"shm/keeps_limits", keeps_limits},
       {"shm/as_many_segments_as_allowed_and_no_more", as_many_segments_as_allowed_and_no_more},
       {"shm/a_new_segment_is_zero_also_where_an_old_one_was",
@@ -282,4 +293,5 @@ TESTS({"shm/reports_limits", reports_limits}, {"shm/keeps_limits", keeps_limits}
       {"shm/refuses_bad_addresses", refuses_bad_addresses},
       {"shm/many_attachments_of_many_segments", many_attachments_of_many_segments},
       {"shm/notes_times_and_pids", notes_times_and_pids},
-      {"shm/is_listed_by_its_id", is_listed_by_its_id})
+      {"shm/is_listed_by_its_id", is_listed_by_its_id},
+      {"shm/refuses_commands_with_a_bit_too_many", refuses_commands_with_a_bit_too_many})

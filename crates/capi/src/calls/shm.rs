@@ -172,7 +172,6 @@ fn ds(s: &shm::ShmDs) -> shmid_ds {
 
 /// `shmctl` on a pool; `buf` points to what the command needs.
 pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Errno> {
-    let command = command & !cmd::IPC_64;
     check_ctl(id, command)?;
     let c = &caller.ctx;
     match command {
