@@ -329,14 +329,14 @@ impl Handle {
             self.check_address(addr, len)?;
         }
         if let Some(outcome) = mapping::by_file(&self.descriptor, self.begins + offset, len, addr, prot) {
-            return outcome.map_err(MapError::from);
+            return outcome.map_err(|error| MapError::at(addr, error));
         }
         let from = self.mem.base() as usize + offset as usize;
         match mapping::duplicate(from, len, addr, prot) {
             // What the kernel says to duplicating the memory of a device, or huge pages; the range was
             // checked above.
             Err(Errno(libc::EFAULT | libc::EINVAL)) => Err(MapError::Lost),
-            outcome => outcome.map_err(MapError::from),
+            outcome => outcome.map_err(|error| MapError::at(addr, error)),
         }
     }
 
@@ -375,7 +375,7 @@ impl Handle {
     /// See [`MapError`].
     pub unsafe fn move_over(&self, range: *mut c_void, len: usize, addr: usize) -> Result<(), MapError> {
         // SAFETY: the caller vouches for both ranges.
-        unsafe { sys::relocate(range as usize, len, addr) }.map_err(MapError::from)
+        unsafe { sys::relocate(range as usize, len, addr) }.map_err(|error| MapError::at(Some(addr), error))
     }
 
     /// Takes a mapped range away again.
