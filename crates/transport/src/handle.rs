@@ -153,6 +153,19 @@ impl Handle {
         })
     }
 
+    /// As the process ends: it does not look at the pool any more. Of what is still excepted from its checks
+    /// then, valgrind's memcheck warns.
+    pub fn expect_no_access(&self) {
+        sys::memcheck::forget(self.mem.base() as usize, self.mem.len());
+    }
+
+    /// The process looks at the pool all the same.
+    pub fn expect_access(&self) {
+        if self.backing == Backing::File {
+            sys::memcheck::ignore(self.mem.base() as usize, self.mem.len());
+        }
+    }
+
     /// Unmaps the pool and closes its descriptor. Mapped ranges and liveness locks are not touched.
     ///
     /// # Safety
