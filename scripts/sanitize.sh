@@ -159,6 +159,25 @@ left_alone() {
     grep -q 'definitely lost: 9 bytes' "$scratch/found" && [ "$(stat -c %b "$pools/pool")" -lt 8192 ]
 }
 
+# Of a program without a fault, and of its child, nothing is said. Of one that calls while its libraries are
+# taken down, no more than which addresses are excepted.
+says_nothing() {
+    printf '%s\n' '#include <sys/sem.h>' \
+        '__attribute__((destructor)) static void last(void) { semget(IPC_PRIVATE, 1, 0600); }' \
+        'int used(void) { return 0; }' |
+        "${CC:-cc}" -shared -fPIC -x c -o "$scratch/liblast.so" - || return 1
+    printf '%s\n' '#include <stdlib.h>' '#include <sys/shm.h>' '#include <sys/wait.h>' '#include <unistd.h>' \
+        'int main(void) { int id = shmget(IPC_PRIVATE, 9999, 0600); char *at = shmat(id, NULL, 0);' \
+        '*at = 1; if (fork() == 0) exit(shmdt(at)); wait(NULL); return shmctl(id, IPC_RMID, NULL); }' |
+        "${CC:-cc}" -x c -o "$scratch/whole" - || return 1
+    rm -f "$pools"/*
+    LD_PRELOAD=$library VSHMEM_POOL=$pools/pool VSHMEM_POOL_SIZE=64M \
+        valgrind --quiet "$scratch/whole" >"$scratch/found" 2>&1 && [ ! -s "$scratch/found" ] || return 1
+    LD_PRELOAD=$library:$scratch/liblast.so VSHMEM_POOL=$pools/pool \
+        valgrind --quiet "$scratch/whole" >"$scratch/found" 2>&1 &&
+        ! grep -v -e WARNING -e ClientReq "$scratch/found"
+}
+
 valgrinds() {
     programs="calls calls-named abi undo ids barrier pools"
     mkdir "$scratch/capi"
@@ -172,6 +191,7 @@ valgrinds() {
         esac
     done
     try "valgrind: memory of a pool is left alone" left_alone
+    try "valgrind: nothing is said of a program without a fault" says_nothing
 }
 
 sanitizers() { # sanitizers: why there are none, if so

@@ -329,6 +329,17 @@ static void is_listed_by_its_id(void) {
     OK(msgctl(first, IPC_RMID, NULL));
 }
 
+/* The bit by which other processors' kernels tell the structures' versions apart (IPC_64). */
+static void refuses_commands_with_a_bit_too_many(void) {
+    struct msqid_ds ds;
+    const int id = (int)OK(msgget(IPC_PRIVATE, 0600));
+    FAILS(msgctl(id, IPC_STAT | 0x100, &ds), EINVAL);
+    FAILS(msgctl(id, MSG_STAT | 0x100, &ds), EINVAL);
+    FAILS(msgctl(id, IPC_INFO | 0x100, &ds), EINVAL);
+    FAILS(msgctl(id, IPC_RMID | 0x100, NULL), EINVAL);
+    OK(msgctl(id, IPC_RMID, NULL));
+}
+
 TESTS({"msg/reports_limits", reports_limits}, {"msg/keeps_limits", keeps_limits},
       {"msg/a_full_queue_refuses", a_full_queue_refuses},
       {"msg/every_size_arrives_whole", every_size_arrives_whole},
@@ -347,4 +358,5 @@ TESTS({"msg/reports_limits", reports_limits}, {"msg/keeps_limits", keeps_limits}
       {"msg/a_limit_has_32_bits", a_limit_has_32_bits},
       {"msg/a_copy_looks_at_its_room_first", a_copy_looks_at_its_room_first},
       {"msg/notes_times_and_pids", notes_times_and_pids},
-      {"msg/is_listed_by_its_id", is_listed_by_its_id})
+      {"msg/is_listed_by_its_id", is_listed_by_its_id},
+      {"msg/refuses_commands_with_a_bit_too_many", refuses_commands_with_a_bit_too_many})

@@ -289,6 +289,17 @@ static void is_listed_by_its_id(void) {
     OK(semctl(first, 0, IPC_RMID));
 }
 
+/* The bit by which other processors' kernels tell the structures' versions apart (IPC_64). */
+static void refuses_commands_with_a_bit_too_many(void) {
+    struct semid_ds ds;
+    const int id = (int)OK(semget(IPC_PRIVATE, 1, 0600));
+    FAILS(semctl(id, 0, IPC_STAT | 0x100, (union semun){.buf = &ds}), EINVAL);
+    FAILS(semctl(id, 0, SEM_STAT | 0x100, (union semun){.buf = &ds}), EINVAL);
+    FAILS(semctl(id, 0, IPC_INFO | 0x100, (union semun){.buf = &ds}), EINVAL);
+    FAILS(semctl(id, 0, IPC_RMID | 0x100), EINVAL);
+    OK(semctl(id, 0, IPC_RMID));
+}
+
 TESTS({"sem/reports_limits", reports_limits}, {"sem/keeps_limits", keeps_limits},
       {"sem/holds_every_value_of_a_large_set", holds_every_value_of_a_large_set},
       {"sem/refuses_bad_addresses", refuses_bad_addresses},
@@ -303,4 +314,5 @@ TESTS({"sem/reports_limits", reports_limits}, {"sem/keeps_limits", keeps_limits}
       {"sem/keeps_many_sets_apart", keeps_many_sets_apart},
       {"sem/as_many_sets_as_allowed_and_no_more", as_many_sets_as_allowed_and_no_more},
       {"sem/notes_times_and_owner", notes_times_and_owner},
-      {"sem/is_listed_by_its_id", is_listed_by_its_id})
+      {"sem/is_listed_by_its_id", is_listed_by_its_id},
+      {"sem/refuses_commands_with_a_bit_too_many", refuses_commands_with_a_bit_too_many})

@@ -1,7 +1,9 @@
 /* Shared memory segments, as shmop(2) and shmctl(2) describe them. */
 #include "check.h"
+#include <linux/capability.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 static int new_segment(size_t size) { return (int)OK(shmget(IPC_PRIVATE, size, 0600)); }
 
@@ -269,6 +271,59 @@ static void is_listed_by_its_id(void) {
     OK(shmctl(first, IPC_RMID, NULL));
 }
 
+/* Down to zero, where only those may map something who may bypass vm.mmap_min_addr. */
+static void rounds_to_zero(void *can_attach) {
+    int id = new_segment(4096);
+    void *first = (void *)1, *last = (void *)(unit() - 1);
+    FAILS(shmat(id, first, 0), EINVAL);
+    FAILS(shmat(id, first, SHM_RND | SHM_REMAP), EINVAL);
+    if (*(int *)can_attach) {
+        EQUAL((long)shmat(id, first, SHM_RND), 0);
+        EQUAL(state(id).shm_nattch, 1);
+        FAILS(shmdt(first), EINVAL);
+        OK(shmdt(NULL));
+        EQUAL(state(id).shm_nattch, 0);
+    } else {
+        FAILS(shmat(id, first, SHM_RND), EPERM);
+        FAILS(shmat(id, last, SHM_RND), EPERM);
+    }
+    FAILS(shmdt(NULL), EINVAL);
+    remove_segment(id);
+}
+
+/* As one without CAP_SYS_RAWIO. */
+static void rounds_to_zero_in_vain(void *unused) {
+    (void)unused;
+    struct __user_cap_header_struct whose = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct set[2];
+    OK(syscall(SYS_capget, &whose, set));
+    set[0].effective &= ~(1u << CAP_SYS_RAWIO);
+    OK(syscall(SYS_capset, &whose, set));
+    int no = 0;
+    rounds_to_zero(&no);
+}
+
+static void an_address_in_the_first_page_is_zero(void) {
+    const int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+    void *zero = mmap(NULL, 4096, PROT_NONE, how, -1, 0);
+    int can_attach = zero != MAP_FAILED;
+    if (can_attach)
+        OK(munmap(zero, 4096));
+    rounds_to_zero(&can_attach);
+    joined(child(rounds_to_zero_in_vain, NULL), 0);
+}
+
+/* The bit by which other processors' kernels tell the structures' versions apart (IPC_64). */
+static void refuses_commands_with_a_bit_too_many(void) {
+    struct shmid_ds ds;
+    const int id = (int)OK(shmget(IPC_PRIVATE, 100, 0600));
+    FAILS(shmctl(id, IPC_STAT | 0x100, &ds), EINVAL);
+    FAILS(shmctl(id, SHM_STAT | 0x100, &ds), EINVAL);
+    FAILS(shmctl(id, IPC_INFO | 0x100, &ds), EINVAL);
+    FAILS(shmctl(id, IPC_RMID | 0x100, NULL), EINVAL);
+    OK(shmctl(id, IPC_RMID, NULL));
+}
+
 TESTS({"shm/reports_limits", reports_limits}, {"shm/keeps_limits", keeps_limits},
       {"shm/as_many_segments_as_allowed_and_no_more", as_many_segments_as_allowed_and_no_more},
       {"shm/a_new_segment_is_zero_also_where_an_old_one_was",
@@ -282,4 +337,6 @@ TESTS({"shm/reports_limits", reports_limits}, {"shm/keeps_limits", keeps_limits}
       {"shm/refuses_bad_addresses", refuses_bad_addresses},
       {"shm/many_attachments_of_many_segments", many_attachments_of_many_segments},
       {"shm/notes_times_and_pids", notes_times_and_pids},
-      {"shm/is_listed_by_its_id", is_listed_by_its_id})
+      {"shm/is_listed_by_its_id", is_listed_by_its_id},
+      {"shm/an_address_in_the_first_page_is_zero", an_address_in_the_first_page_is_zero},
+      {"shm/refuses_commands_with_a_bit_too_many", refuses_commands_with_a_bit_too_many})

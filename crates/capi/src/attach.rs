@@ -8,6 +8,7 @@ use crate::raw;
 use core::ops::Range;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use vshmem_ipc::Errno;
+use vshmem_pool::layout::PAGE;
 
 /// A piece of an attachment: all of it, unless SHM_REMAP has put something else over a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +50,10 @@ impl Piece {
     }
 }
 
-/// A place in the table. `base`: 0 is free, 1 was freed, anything else is taken.
+/// A place in the table. `state`: 0 is free, 1 was freed, anything else is taken and is 2 more than the base,
+/// which is a whole number of pages and may be zero.
 struct Cell {
-    base: AtomicUsize,
+    state: AtomicUsize,
     addr: AtomicUsize,
     len: AtomicUsize,
     what: AtomicU64,
@@ -60,12 +62,13 @@ struct Cell {
 
 const FREE: usize = 0;
 const FREED: usize = 1;
+const TAKEN: usize = 2;
 
 impl Cell {
     fn read(&self) -> Option<Piece> {
-        let (base, what) = (self.base.load(Relaxed), self.what.load(Relaxed));
-        (base > FREED).then(|| Piece {
-            base,
+        let (state, what) = (self.state.load(Relaxed), self.what.load(Relaxed));
+        (state >= TAKEN).then(|| Piece {
+            base: state - TAKEN,
             addr: self.addr.load(Relaxed),
             len: self.len.load(Relaxed),
             id: what as u32 as i32,
@@ -80,7 +83,7 @@ impl Cell {
         let what = u64::from(p.id as u32) | u64::from(p.pool) << 32;
         self.what.store(what, Relaxed);
         self.order.store(p.order, Relaxed);
-        self.base.store(p.base, Release);
+        self.state.store(p.base + TAKEN, Release);
     }
 }
 
@@ -159,7 +162,7 @@ impl Table {
     fn place(&self, piece: &Piece) {
         let cells = self.cells();
         for i in probe(piece.base, cells.len()) {
-            let was = cells[i].base.load(Relaxed);
+            let was = cells[i].state.load(Relaxed);
             if was <= FREED {
                 self.used.fetch_add(usize::from(was == FREE), Relaxed);
                 self.live.fetch_add(1, Relaxed);
@@ -174,13 +177,13 @@ impl Table {
         let cells = self.cells();
         probe(base, cells.len())
             .map(move |i| &cells[i])
-            .take_while(|cell| cell.base.load(Relaxed) != FREE)
-            .filter(move |cell| cell.base.load(Relaxed) == base)
+            .take_while(|cell| cell.state.load(Relaxed) != FREE)
+            .filter(move |cell| cell.state.load(Relaxed) == base + TAKEN)
     }
 
     /// Takes the newest attachment at `base` out of the table, piece by piece. False: there is none.
     pub fn take(&self, _gate: &Inside, base: usize, each: &mut dyn FnMut(Piece)) -> bool {
-        if base <= FREED {
+        if base as u64 % PAGE != 0 {
             return false;
         }
         let Some(newest) = self.at(base).map(|cell| cell.order.load(Relaxed)).max() else {
@@ -195,7 +198,7 @@ impl Table {
 
     fn clear(&self, cell: &Cell) -> Option<Piece> {
         let piece = cell.read();
-        cell.base.store(FREED, Relaxed);
+        cell.state.store(FREED, Relaxed);
         self.live.fetch_sub(1, Relaxed);
         piece
     }
@@ -251,11 +254,14 @@ mod tests {
         let (table, gate) = (Table::new(), crate::gate::enter().unwrap());
         assert_eq!(take(&table, &gate, 0x5000), []);
         assert_eq!(take(&table, &gate, 0), []);
-        for i in 1..5000 {
+        // Who may map something at zero may attach there.
+        for i in 0..5000 {
             add(&table, &gate, i << 12, 4096, i as i32);
         }
-        assert_eq!(table.count(), 4999);
-        for i in 1..5000 {
+        assert_eq!(table.count(), 5000);
+        assert_eq!(take(&table, &gate, 2), []);
+        assert_eq!(take(&table, &gate, usize::MAX), []);
+        for i in 0..5000 {
             let at = i << 12;
             assert_eq!(take(&table, &gate, at), [(i as i32, 3, at..at + 4096)]);
             assert_eq!(take(&table, &gate, at), []);

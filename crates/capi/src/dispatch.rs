@@ -93,9 +93,8 @@ pub const MSG: Control = Control {
 impl Control {
     /// The call, wherever it belongs.
     pub fn call(&self, id: i32, number: i32, command: i32, arg: usize) -> i32 {
-        let plain = command & !cmd::IPC_64;
-        let by_index = self.by_index.contains(&plain);
-        if !by_index && plain != cmd::INFO && plain != self.usage {
+        let by_index = self.by_index.contains(&command);
+        if !by_index && command != cmd::INFO && command != self.usage {
             let ours = || self.on_pool(id, number, command, arg);
             return by_id(self.name, id, ours, || self.on_kernel(id, number, command, arg));
         }

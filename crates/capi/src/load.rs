@@ -1,7 +1,8 @@
 //! When the library is loaded, and when a thread or the process ends.
 
 use crate::log::{self, Level};
-use crate::page::{self, MAX_POOLS};
+use crate::page::{self, Page, MAX_POOLS};
+use crate::pools::POOLS;
 use crate::{config, ending, fork, gate, interrupted, state};
 use core::ffi::c_void;
 
@@ -56,6 +57,17 @@ unsafe extern "C" fn thread_ends(_: *mut c_void) {
 /// served, and what they leave is cleaned up as if the process had been killed.
 extern "C" fn on_exit() {
     let Some(page) = page::existing() else { return };
+    leave_pools(page);
+    // Not under other threads, which may be inside a call.
+    if is_single_threaded() {
+        for place in POOLS.iter().filter(|place| place.is_open()) {
+            // SAFETY: it was seen to be open.
+            unsafe { place.opened() }.handle.expect_no_access();
+        }
+    }
+}
+
+fn leave_pools(page: &Page) {
     // Other threads may be inside a call: then the slot stays ours until the kernel drops its liveness lock
     // with us.
     let alone = is_single_threaded();

@@ -183,6 +183,9 @@ fn become_known(index: usize) -> Result<(&'static Page, u64), Errno> {
     let page = gate.page();
     let known = page.memberships[index].me.load(Ordering::Acquire);
     if known == 0 {
+        // It may have left already, as it ends.
+        // SAFETY: it is open.
+        unsafe { pool.opened() }.handle.expect_access();
         register(&gate, index)?;
     }
     Ok((page, page.memberships[index].me.load(Ordering::Acquire)))

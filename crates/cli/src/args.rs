@@ -354,7 +354,8 @@ Examples:
 The program's System V calls go to the pool that the machines share (libvshmem.so is preloaded). VSHMEM_RANK and
 VSHMEM_SIZE tell each process its number and the number of processes; the first process gets standard input. When one
 process fails, the others are ended, as by mpirun; the exit code is that of the first to fail. If there are several
-processes, each line of output begins with the name of its machine. A machine takes 1024 processes of one run.
+processes, each line of output begins with the name of its machine. A machine takes 1024 processes of one run. A command
+behind a colon has the cluster of the first, and options of its own besides.
 
 {EXIT_CODES}"))]
 pub struct Run {

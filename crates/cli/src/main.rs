@@ -86,7 +86,7 @@ fn answer(words: Vec<OsString>) -> Result<u8> {
     perform(Cli::parse_from(first).command, further)
 }
 
-fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
+fn perform(command: Command, further: Vec<more::More>) -> Result<u8> {
     match command {
         Command::Up(up) => machines::up(&up),
         Command::Ps(ps) => machines::ps(&ps),
@@ -98,7 +98,10 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Inventory(asked) => inventory::inventory(&asked),
         Command::Ssh(ssh) => ssh::ssh(&ssh),
         Command::Machine(what) => machine::machine(&what),
-        Command::Run(run) => run::run(run, further),
+        Command::Run(run) => {
+            let further = more::after(&run, further);
+            run::run(run, further)
+        }
         Command::Mpirun(mpirun) => mpirun::mpirun(*mpirun),
         Command::Rsh(rsh) => rsh::rsh(&rsh),
         Command::LibraryVersion { file } => output::print(&library_version(&file)?).map(|()| 0),

@@ -1,14 +1,39 @@
 //! `vshmem run ... : ...`: several commands on one line, as with mpirun.
 
 use crate::args::{MoreRun, Run};
-use clap::Parser;
+use clap::error::Result;
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches};
 use std::ffi::{OsStr, OsString};
 
 /// Splits the arguments of `vshmem run` at colons. A colon counts only before an option, so that commands may
 /// have colons as arguments too.
-pub fn split(arguments: impl Iterator<Item = OsString>) -> (Vec<OsString>, Vec<Run>) {
+pub fn split(arguments: impl Iterator<Item = OsString>) -> (Vec<OsString>, Vec<More>) {
     let (first, further) = split_words(arguments.collect());
-    (first, further.into_iter().map(|words| MoreRun::parse_from(words).run).collect())
+    (first, further.into_iter().map(|words| read(words).unwrap_or_else(|error| error.exit())).collect())
+}
+
+/// A further command.
+pub struct More {
+    run: Run,
+    names_cluster: bool,
+}
+
+/// The further commands, in the first one's cluster unless they name another.
+pub fn after(first: &Run, further: Vec<More>) -> Vec<Run> {
+    let run = |More { mut run, names_cluster }| {
+        if !names_cluster {
+            run.cluster = first.cluster.clone();
+        }
+        run
+    };
+    further.into_iter().map(run).collect()
+}
+
+fn read(words: Vec<OsString>) -> Result<More> {
+    let matches = MoreRun::command().try_get_matches_from(words)?;
+    let names_cluster = matches.value_source("cluster") == Some(ValueSource::CommandLine);
+    Ok(More { run: MoreRun::from_arg_matches(&matches)?.run, names_cluster })
 }
 
 fn split_words(words: Vec<OsString>) -> (Vec<OsString>, Vec<Vec<OsString>>) {
@@ -54,11 +79,23 @@ mod tests {
         assert_eq!(split("vshmem exec vm0 -- a : -- b").1.len(), 0);
     }
 
+    fn more(words: &[&str]) -> More {
+        let words = words.iter().map(OsString::from).collect();
+        read(words).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn further_commands_have_the_cluster_of_the_first() {
+        let first = more(&["-c", "work", "--", "a"]).run;
+        let further =
+            after(&first, vec![more(&["--vm", "vm1", "--", "b"]), more(&["-c", "other", "--", "c"])]);
+        let clusters: Vec<&str> = further.iter().map(|run| run.cluster.cluster.as_str()).collect();
+        assert_eq!(clusters, ["work", "other"]);
+    }
+
     #[test]
     fn further_commands_are_read() {
-        let words = ["--vm", "vm1", "-n", "2", "--", "ls", "-l"];
-        let run = MoreRun::try_parse_from(words).map(|more| more.run);
-        let run = run.unwrap_or_else(|e| panic!("{e}"));
+        let run = more(&["--vm", "vm1", "-n", "2", "--", "ls", "-l"]).run;
         assert_eq!((run.vm[0].as_str(), run.processes), ("vm1", Some(2)));
         assert_eq!(run.line.command, ["ls", "-l"]);
     }

@@ -172,11 +172,24 @@ fn what_a_file_would_start_is_said_and_not_started() {
          start    worker0: 1 core, 256M of memory, pools default, work\n\
          start    worker1: 1 core, 256M of memory, pools default, work\n"
     );
+    let said = scene.refused(125, &["up", "--pool-size", "4194304T", "--cluster", "none", "--dry-run"]);
+    assert!(said.contains("this host has") && said.contains("--pool-size"), "{said}");
     // The record of this one does not say what was asked for.
     let said = scene.refused(125, &["up", file, "--dry-run"]);
     assert!(said.contains("older vshmem"), "{said}");
     assert!(scene.files() == before);
     assert!(scene.run(&["down"]).status.success());
+}
+
+#[test]
+fn what_is_no_copy_of_a_system_is_not_examined() {
+    let scene = Scene::new("doctor");
+    let examined = |root: &Path| scene.refused(125, &["doctor", "--root", root.to_str().unwrap()]);
+    let missing = scene.home.join("none");
+    assert!(examined(&missing).contains("there is no directory"));
+    assert!(examined(&scene.home).contains("neither proc nor sys"));
+    fs::create_dir(scene.home.join("proc")).unwrap();
+    assert_eq!(scene.run(&["doctor", "--root", scene.home.to_str().unwrap()]).status.code(), Some(0));
 }
 
 #[test]

@@ -19,6 +19,11 @@ pub fn available() -> Option<u64> {
     available_in(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
+/// All memory of this host, swap included, whoever has it now.
+pub fn total() -> Option<u64> {
+    total_in(&fs::read_to_string("/proc/meminfo").ok()?)
+}
+
 /// Memory of a process in bytes, by its field in `/proc/PID/status`: `RssAnon` is what only it has,
 /// `HugetlbPages` what it has of the host's reserved pages. `None` if that can't be told.
 pub fn of_process(process: i32, field: &str) -> Option<u64> {
@@ -55,6 +60,11 @@ pub fn check_available(bytes: u64, promised: bool) -> io::Result<()> {
 fn available_in(meminfo: &str) -> Option<u64> {
     let swap = field_of(meminfo, "SwapFree").unwrap_or(0);
     Some(field_of(meminfo, "MemAvailable")?.saturating_add(swap))
+}
+
+fn total_in(meminfo: &str) -> Option<u64> {
+    let swap = field_of(meminfo, "SwapTotal").unwrap_or(0);
+    Some(field_of(meminfo, "MemTotal")?.saturating_add(swap))
 }
 
 #[cfg(test)]

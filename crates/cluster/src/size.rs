@@ -14,8 +14,13 @@ pub fn parse(text: &str) -> Result<u64, String> {
         "T" => 40,
         _ => return Err("a size is a number, followed by K, M, G or T".into()),
     };
-    let number: u64 = digits.parse().map_err(|_| "a size begins with a number".to_string())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "that is too large".into())
+    if digits.is_empty() {
+        return Err("a size begins with a number".into());
+    }
+    // Of digits alone, only what is too large is no number.
+    let number = digits.parse::<u64>().ok();
+    let bytes = number.and_then(|number| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "that is too large: less than 16777216T can be meant".into())
 }
 
 /// Writes a size with the largest unit that leaves it whole, or with one decimal.
@@ -47,6 +52,15 @@ mod tests {
         for bad in ["", "M", "1X", "-1", "1.5G", "99999999999T", "0x10"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn too_much_is_no_missing_number() {
+        for large in ["18446744073709551616", "99999999999999999999G", "16777216T"] {
+            assert!(parse(large).unwrap_err().starts_with("that is too large"), "{large}");
+        }
+        assert_eq!(parse("18446744073709551615"), Ok(u64::MAX));
+        assert_eq!(parse("K"), Err("a size begins with a number".into()));
     }
 
     #[test]

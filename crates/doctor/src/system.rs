@@ -74,6 +74,25 @@ fn is_gone(why: &io::Error) -> bool {
 }
 
 impl System {
+    /// A copy below this directory.
+    ///
+    /// # Errors
+    /// A sentence: there is no such directory, or neither `proc` nor `sys` in it.
+    pub fn copied(root: &Path) -> Result<System, String> {
+        let shown = root.display();
+        match fs::metadata(root) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {
+                Err(format!("there is no directory {shown}"))
+            }
+            Err(why) => Err(format!("could not look at {shown}: {why}")),
+            Ok(meta) if !meta.is_dir() => Err(format!("{shown} is no directory")),
+            Ok(_) if ["proc", "sys"].iter().all(|it| !root.join(it).is_dir()) => {
+                Err(format!("{shown} has neither proc nor sys: it is no copy of a system"))
+            }
+            Ok(_) => Ok(System::below(root)),
+        }
+    }
+
     /// This kernel.
     pub fn live() -> System {
         System::below("/")

@@ -166,5 +166,9 @@ mod tests {
         assert!(harm(&MPICH, "UCX_MEM_MMAP_HOOK_MODE", "bistro").is_some());
         assert!(harm(&MPICH, "UCX_MEM_MMAP_HOOK_MODE", "none").is_none());
         assert!(harm(&OPEN_MPI, "OMPI_MCA_pml", "ob1").is_some());
+        for (own, does_harm) in [("none", true), ("0x1-0x9", true), ("private", false), ("all", false)] {
+            assert_eq!(harm(&MPICH, "VSHMEM_KEYS", own).is_some(), does_harm, "{own}");
+        }
+        assert_eq!(value(&MPICH, "VSHMEM_KEYS"), None);
     }
 }

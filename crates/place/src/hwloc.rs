@@ -2,6 +2,8 @@
 
 use crate::topology::{Core, Node, Topology};
 use hwlocality::cpu::cpuset::CpuSet as Bitmap;
+use hwlocality::errors::{HybridError, RawHwlocError};
+use hwlocality::hwloc_api_version;
 use hwlocality::object::attributes::ObjectAttributes;
 use hwlocality::object::distance::DistancesKind;
 use hwlocality::object::types::ObjectType;
@@ -22,21 +24,60 @@ pub fn read(source: Option<&str>) -> Result<Topology, String> {
             // Not only what this process's cgroup admits, but also its affinity (taskset).
             let limited = Hwloc::builder()
                 .with_flags(BuildFlags::ASSUME_THIS_SYSTEM | BuildFlags::RESTRICT_CPU_TO_THIS_PROCESS);
-            let read = limited.map_err(|e| e.to_string());
-            (read.and_then(|it| it.build().map_err(|e| e.to_string())), "this host".to_owned())
+            let read = limited.map_err(|why| match why {
+                HybridError::Rust(why) => why.to_string(),
+                HybridError::Hwloc(why) => sentence(why),
+            });
+            (read.and_then(|it| it.build().map_err(sentence)), "this host".to_owned())
         }
         Some(path) if Path::new(path).exists() => {
             let read = Hwloc::builder().from_xml_file(path).map_err(|e| e.to_string());
-            (read.and_then(|it| it.build().map_err(|e| e.to_string())), path.to_owned())
+            (read.and_then(|it| it.build().map_err(|why| of_file(path, why))), path.to_owned())
         }
         Some(text) if text.contains(':') && !text.contains('/') && !text.ends_with(".xml") => {
             let read = Hwloc::builder().from_synthetic(text).map_err(|e| e.to_string());
-            (read.and_then(|it| it.build().map_err(|e| e.to_string())), format!("synthetic: {text}"))
+            (read.and_then(|it| it.build().map_err(sentence)), format!("synthetic: {text}"))
         }
         Some(path) => return Err(format!("there is no file {path}, and it is no synthetic topology")),
     };
     let topology = topology.map_err(|why| format!("hwloc can't read the topology of {source}: {why}"))?;
     convert(&topology, source)
+}
+
+/// Why hwloc could not do something.
+fn sentence(why: RawHwlocError) -> String {
+    match why.errno {
+        Some(number) => format!("{} failed: {number}", why.api),
+        None => format!("{} failed", why.api),
+    }
+}
+
+/// Why hwloc could not read a file, which it does not say itself.
+fn of_file(path: &str, why: RawHwlocError) -> String {
+    let text = match std::fs::read(path) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) => return error.to_string(),
+    };
+    let has = hwloc_api_version() >> 16;
+    match version(&text) {
+        None => "it is no topology that lstopo has written as XML".into(),
+        Some(theirs) if theirs as usize > has => {
+            format!(
+                "hwloc {theirs} has written it, and this is hwloc {has}: write it with lstopo of hwloc {has}"
+            )
+        }
+        Some(_) => sentence(why),
+    }
+}
+
+/// The major version of a topology's format, which is hwloc's since its second. `None`: it is no topology.
+fn version(xml: &str) -> Option<u32> {
+    let (_, rest) = xml.split_once("<topology")?;
+    let (attributes, _) = rest.split_once('>')?;
+    match attributes.split_once("version=\"") {
+        Some((_, rest)) => rest.split(['.', '"']).next()?.parse().ok(),
+        None => Some(1),
+    }
 }
 
 fn convert(from: &Hwloc, source: String) -> Result<Topology, String> {
@@ -116,4 +157,17 @@ fn distances(from: &Hwloc, nodes: &[&TopologyObject]) -> Option<Vec<Vec<u64>>> {
     let at =
         |a: &TopologyObject, b: &TopologyObject| known.object_pair_distance((a, b)).map(|(there, _)| there);
     nodes.iter().map(|a| nodes.iter().map(|b| at(a, b)).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_say_whose_format_they_have() {
+        assert_eq!(version("<?xml version=\"1.0\"?>\n<topology version=\"3.0\">\n"), Some(3));
+        assert_eq!(version("<topology version=\"2\">"), Some(2));
+        assert_eq!(version("<topology>"), Some(1));
+        assert_eq!(version("<?xml version=\"1.0\"?>\n<other>"), None);
+    }
 }

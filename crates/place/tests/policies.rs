@@ -53,6 +53,17 @@ fn hwlocs_description_is_read() {
     assert_eq!(topology.nodes[1].memory, Some(64 * GIB));
     assert!(hwloc::read(Some("no/such/file.xml")).unwrap_err().contains("no/such/file.xml"));
     assert!(hwloc::read(Some("pack:x")).is_err());
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("vshmem-place-unread.xml");
+    let cases = [
+        ("<topology version=\"9.0\"></topology>", "hwloc 9 has written it"),
+        ("<topology version=\"2.0\"></topology>", "failed: Invalid argument"),
+        ("{}", "no topology that lstopo has written"),
+    ];
+    for (text, why) in cases {
+        std::fs::write(&file, text).unwrap();
+        let said = hwloc::read(file.to_str()).unwrap_err();
+        assert!(said.contains(why) && !said.contains("Errno") && !said.contains("Some"), "{text}: {said}");
+    }
 }
 
 #[test]

@@ -201,11 +201,27 @@ errors! {
     AddressInUse = EINVAL of EEXIST, "Something is mapped at the address already.";
     /// The kernel doesn't allow this protection, as where the file system is mounted `noexec`.
     NotPermitted = EACCES of EACCES | EPERM, "The pool may not be mapped with this protection.";
+    /// The kernel lets only a process with CAP_SYS_RAWIO map something below `vm.mmap_min_addr`.
+    TooLow = EPERM, "Only a process with CAP_SYS_RAWIO may map something at so low an address (vm.mmap_min_addr).";
     /// Out of memory, address space or mappings.
     NoMemory = ENOMEM of ENOMEM | EAGAIN, "There is no memory or address space left, or the process has too many mappings.";
     /// The program closed the pool's descriptor, it can't be opened again from here, and its memory is a
     /// device's or huge pages, which the kernel does not map twice by other means.
     Lost = ENOMEM, "The program closed the pool's descriptor, and the pool can't be opened again from here.";
+}
+
+impl MapError {
+    /// Addresses that may lie below `vm.mmap_min_addr`, which is 64 KiB as a rule.
+    const LOW: usize = 1 << 20;
+
+    /// What the kernel has said to mapping something at an address, if one was asked for. EPERM is also its
+    /// word for a protection that the file system does not allow.
+    pub(crate) fn at(addr: Option<usize>, error: Errno) -> MapError {
+        match error {
+            Errno(libc::EPERM) if addr.is_some_and(|addr| addr < Self::LOW) => MapError::TooLow,
+            error => error.into(),
+        }
+    }
 }
 
 impl From<OpenError> for CreateError {
@@ -247,6 +263,9 @@ mod tests {
         assert_eq!(OpenError::from(Errno(libc::ELOOP)), OpenError::SymbolicLink);
         assert_eq!(CreateError::from(Errno(libc::ENOSPC)), CreateError::NoRoom);
         assert_eq!(MapError::from(Errno(libc::EEXIST)), MapError::AddressInUse);
+        let refused = |addr| MapError::at(addr, Errno(libc::EPERM)).errno();
+        assert_eq!((refused(Some(0)), refused(Some(0x8000))), (libc::EPERM, libc::EPERM));
+        assert_eq!((refused(None), refused(Some(1 << 40))), (libc::EACCES, libc::EACCES));
         assert_eq!(RemoveError::from(Errno(libc::EBUSY)), RemoveError::System(libc::EBUSY));
     }
 }

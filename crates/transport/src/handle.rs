@@ -160,6 +160,19 @@ impl Handle {
         })
     }
 
+    /// As the process ends: it does not look at the pool any more. Of what is still excepted from its checks
+    /// then, valgrind's memcheck warns.
+    pub fn expect_no_access(&self) {
+        sys::memcheck::forget(self.mem.base() as usize, self.mem.len());
+    }
+
+    /// The process looks at the pool all the same.
+    pub fn expect_access(&self) {
+        if self.backing == Backing::File {
+            sys::memcheck::ignore(self.mem.base() as usize, self.mem.len());
+        }
+    }
+
     /// Unmaps the pool and closes its descriptor. Mapped ranges and liveness locks are not touched.
     ///
     /// # Safety
@@ -336,14 +349,14 @@ impl Handle {
             self.check_address(addr, len)?;
         }
         if let Some(outcome) = mapping::by_file(&self.descriptor, self.begins + offset, len, addr, prot) {
-            return outcome.map_err(MapError::from);
+            return outcome.map_err(|error| MapError::at(addr, error));
         }
         let from = self.mem.base() as usize + offset as usize;
         match mapping::duplicate(from, len, addr, prot) {
             // What the kernel says to duplicating the memory of a device, or huge pages; the range was
             // checked above.
             Err(Errno(libc::EFAULT | libc::EINVAL)) => Err(MapError::Lost),
-            outcome => outcome.map_err(MapError::from),
+            outcome => outcome.map_err(|error| MapError::at(addr, error)),
         }
     }
 
@@ -382,7 +395,7 @@ impl Handle {
     /// See [`MapError`].
     pub unsafe fn move_over(&self, range: *mut c_void, len: usize, addr: usize) -> Result<(), MapError> {
         // SAFETY: the caller vouches for both ranges.
-        unsafe { sys::relocate(range as usize, len, addr) }.map_err(MapError::from)
+        unsafe { sys::relocate(range as usize, len, addr) }.map_err(|error| MapError::at(Some(addr), error))
     }
 
     /// Takes a mapped range away again.

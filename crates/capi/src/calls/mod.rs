@@ -21,8 +21,6 @@ pub mod cmd {
     pub const STAT: i32 = 2;
     /// Read the limits.
     pub const INFO: i32 = 3;
-    /// Old programs mark the structures' version with this bit; there is one version here.
-    pub const IPC_64: i32 = 0x100;
 }
 
 /// Repeats a call that a signal ended while it waited for a stopped process: the kernel's calls that make,

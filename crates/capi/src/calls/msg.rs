@@ -365,7 +365,6 @@ fn ds(s: &msg::MsgDs) -> msqid_ds {
 
 /// `msgctl` on a pool; `buf` points to what the command needs.
 pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Errno> {
-    let command = command & !cmd::IPC_64;
     check_ctl(id, command)?;
     let c = &caller.ctx;
     match command {

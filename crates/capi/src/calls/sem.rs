@@ -292,7 +292,6 @@ fn ds(s: &sem::SemDs) -> semid_ds {
 
 /// `semctl` on a pool; `arg` is the union as it lies in its register.
 pub fn ctl(caller: &Caller, id: i32, num: i32, command: i32, arg: usize) -> Result<i32, Errno> {
-    let command = command & !cmd::IPC_64;
     check_ctl(id, command)?;
     let c = &caller.ctx;
     match command {

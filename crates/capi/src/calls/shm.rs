@@ -50,7 +50,8 @@ impl AttachAddress {
             return if replace { Err(Errno::EINVAL) } else { Ok(AttachAddress { addr: None, replace }) };
         }
         let rounded = addr & !(page - 1);
-        if rounded != addr && flags & libc::SHM_RND == 0 || rounded == 0 {
+        // Down to zero it is the kernel that says who may map something there.
+        if rounded != addr && flags & libc::SHM_RND == 0 || rounded == 0 && replace {
             return Err(Errno::EINVAL);
         }
         Ok(AttachAddress { addr: Some(rounded), replace })
@@ -172,7 +173,6 @@ fn ds(s: &shm::ShmDs) -> shmid_ds {
 
 /// `shmctl` on a pool; `buf` points to what the command needs.
 pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Errno> {
-    let command = command & !cmd::IPC_64;
     check_ctl(id, command)?;
     let c = &caller.ctx;
     match command {
@@ -240,7 +240,8 @@ mod tests {
         let of = |addr, flags| AttachAddress::of(addr, flags, 2 << 20);
         assert_eq!(of(0x10_0000, 0), Err(Errno::EINVAL));
         assert_eq!(of(0x30_1000, libc::SHM_RND), at(0x20_0000, false));
-        assert_eq!(of(0x10_0000, libc::SHM_RND), Err(Errno::EINVAL));
+        assert_eq!(of(0x10_0000, libc::SHM_RND), at(0, false));
+        assert_eq!(of(0x10_0000, libc::SHM_RND | libc::SHM_REMAP), Err(Errno::EINVAL));
     }
 
     #[test]

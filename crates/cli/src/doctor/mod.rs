@@ -135,7 +135,7 @@ pub fn doctor(doctor: Doctor) -> Result<u8> {
         return daemon::idle(doctor.prove, doctor.json);
     }
     let (system, instruments): (System, &dyn Instruments) = match &doctor.root {
-        Some(root) => (System::below(root), &Recorded::default()),
+        Some(root) => (System::copied(root).map_err(Error::new)?, &Recorded::default()),
         None => (System::asking(monitor::ask), &Live),
     };
     let saved = match doctor.root {

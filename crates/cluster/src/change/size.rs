@@ -17,7 +17,8 @@ pub fn grown(options: &Options, count: usize) -> Result<Options> {
     let last = options.machines.last().cloned().ok_or_else(|| Error::new("the cluster has no machine"))?;
     let base = last.name.trim_end_matches(|c: char| c.is_ascii_digit());
     for _ in 0..count {
-        let taken = |name: &str| grown.machines.iter().any(|machine| machine.name == name);
+        // As in a description, capitals make no other name.
+        let taken = |name: &str| grown.machines.iter().any(|other| other.name.eq_ignore_ascii_case(name));
         let name = (0..).map(|number| format!("{base}{number}")).find(|name| !taken(name));
         let name = name.expect("there are fewer machines than numbers");
         grown.machines.push(MachineOptions { name, ..last.clone() });
@@ -64,6 +65,7 @@ mod tests {
         assert_eq!(names(&grown(&of(&["vm0", "vm1"]), 2).unwrap()), ["vm0", "vm1", "vm2", "vm3"]);
         assert_eq!(names(&grown(&of(&["vm0", "vm2"]), 2).unwrap()), ["vm0", "vm2", "vm1", "vm3"]);
         assert_eq!(names(&grown(&of(&["boss"]), 1).unwrap()), ["boss", "boss0"]);
+        assert_eq!(names(&grown(&of(&["W0", "w1"]), 2).unwrap()), ["W0", "w1", "w2", "w3"]);
         assert_eq!(grown(&of(&["a"]), MAX).unwrap_err().exit_code(), 2);
     }
 

@@ -23,6 +23,9 @@ const MIN_MEMORY: u64 = 128 << 20;
 /// beside its archive.
 const MIN_SLIM_MEMORY: u64 = 112 << 20;
 
+/// The name by which a machine reaches itself.
+const LOCALHOST: &str = "localhost";
+
 /// What stands for this host's root in place of a disk image.
 pub const HOST: &str = "host";
 
@@ -50,13 +53,19 @@ pub fn machines(description: &Description) -> Result<Vec<(MachineOptions, String
                 (Some(name), Some(_)) => format!("{name}{number}"),
                 (None, _) => format!("vm{}", unnamed + number),
             };
-            if name.len() > MAX_NAME || all.iter().any(|(other, _)| other.name == name) {
-                let what = match name.len() > MAX_NAME {
-                    true => {
-                        format!("a machine's name has at most {MAX_NAME} characters, and {name} is longer")
-                    }
-                    false => format!("two machines would be called {name}"),
-                };
+            // Names of hosts are the same in capitals, and a machine finds the others by them.
+            let same = all.iter().find(|(other, _)| other.name.eq_ignore_ascii_case(&name));
+            let wrong = match same {
+                _ if name.len() > MAX_NAME => {
+                    Some(format!("a machine's name has at most {MAX_NAME} characters, and {name} is longer"))
+                }
+                Some((other, _)) if other.name != name => {
+                    Some(format!("{} and {name} would be one name in the machines' network", other.name))
+                }
+                Some(_) => Some(format!("two machines would be called {name}")),
+                None => None,
+            };
+            if let Some(what) = wrong {
                 return Err(Fault::new(&at("name"), what));
             }
             let cpus = group.cpus.unwrap_or(DEFAULT_CPUS);
@@ -84,10 +93,11 @@ pub fn machines(description: &Description) -> Result<Vec<(MachineOptions, String
 /// An error unless machines can be like this.
 fn check<'a>(group: &Group, pages: Option<Pages>, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<(), Fault> {
     if let Some(name) = group.name.as_deref().filter(|name| !is_name(name)) {
-        let what = format!(
-            "{name:?} can't be a machine's name: it has letters, digits and '-', and begins with a letter"
-        );
-        return Err(Fault::new(&at("name"), what));
+        let why = match name.eq_ignore_ascii_case(LOCALHOST) {
+            true => "every machine calls itself so",
+            false => "a name has letters, digits and '-', and begins with a letter",
+        };
+        return Err(Fault::new(&at("name"), format!("{name:?} can't be a machine's name: {why}")));
     }
     if group.count.is_some_and(|count| count == 0 || count as usize > MAX) {
         return Err(Fault::new(&at("count"), format!("a cluster has 1 to {MAX} machines")));
@@ -152,7 +162,8 @@ fn image<'a>(group: &Group, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<Imag
 /// Whether it can be a machine's name, which is also its host name.
 fn is_name(name: &str) -> bool {
     let fine = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    fine && name.starts_with(|first: char| first.is_ascii_alphabetic()) && name != "localhost"
+    fine && name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && !name.eq_ignore_ascii_case(LOCALHOST)
 }
 
 #[cfg(test)]
@@ -184,13 +195,21 @@ mod tests {
             (fault.at.join("."), fault.error.to_string())
         };
         let long = "x".repeat(MAX_NAME);
-        for (name, word) in [("a b", "letters"), ("-a", "letters"), ("localhost", "letters"), ("", "letters")]
-        {
+        for (name, word) in [
+            ("a b", "letters"),
+            ("-a", "letters"),
+            ("localhost", "calls itself"),
+            ("LocalHost", "calls itself"),
+            ("", "letters"),
+        ] {
             let (at, why) = refused(&[(Some(name), None)]);
             assert!(at == "machines.0.name" && why.contains(word), "{at} {why}");
         }
         assert!(refused(&[(Some(&long), Some(1))]).1.contains("at most 24"));
         assert!(refused(&[(None, Some(1)), (Some("vm0"), None)]).1.contains("two machines"));
+        let (at, why) = refused(&[(Some("a"), None), (Some("A"), None)]);
+        assert!(at == "machines.1.name" && why.contains("a and A would be one name"), "{at} {why}");
+        assert!(refused(&[(None, Some(1)), (Some("VM"), Some(1))]).1.contains("vm0 and VM0"));
         assert_eq!(refused(&[(None, Some(0))]).0, "machines.0.count");
         assert_eq!(refused(&[(None, Some(20)), (None, Some(20))]).0, "machines.1.count");
         let long: Vec<String> = (0..20).map(|n| format!("machine-of-a-long-name{n}")).collect();

@@ -2,8 +2,10 @@
 
 use super::cluster::{Description, Pool, Size};
 use super::fault::Fault;
+use crate::error::{error, Error};
 use crate::launcher::options::{MachineOptions, PoolOptions};
 use crate::launcher::traits::Launcher;
+use crate::memory;
 use crate::placement::pages::Pages;
 use crate::size;
 use crate::state::host_pool::check_name;
@@ -16,7 +18,7 @@ pub const OWN: &str = "default";
 /// that are theirs.
 pub fn pools(
     description: &Description,
-    launcher: &dyn Launcher,
+    (launcher, accel): (&dyn Launcher, Option<&str>),
     machines: &mut [(MachineOptions, String)],
 ) -> Result<Vec<PoolOptions>, Fault> {
     let own = description.pools.get(OWN).cloned().unwrap_or_default();
@@ -25,7 +27,13 @@ pub fn pools(
     let own_name = String::from(OWN);
     let mut all = Vec::new();
     for (name, pool) in std::iter::once((&own_name, &own)).chain(others) {
-        all.push(options(name, pool, pages, launcher)?);
+        let made = options(name, pool, pages, launcher)?;
+        if made.host.is_none() {
+            let total = memory::total().filter(|_| !launcher.facts().has_own_memory);
+            let room = Room { total, reach: launcher.largest_pool(accel) };
+            room.check(name, made.size).map_err(|error| Fault::because(&["pools", name, "size"], error))?;
+        }
+        all.push(made);
         give(name, pool, machines)?;
     }
     Ok(all)
@@ -90,6 +98,34 @@ fn options(
     Ok(PoolOptions { name: name.into(), host, size, align, transport, reserve, pages, node: pool.node })
 }
 
+/// What there is for a pool, as far as that is known.
+struct Room {
+    /// The host's memory.
+    total: Option<u64>,
+    /// The largest that a machine can address.
+    reach: Option<u64>,
+}
+
+impl Room {
+    /// An error unless a pool of this size can be used whole. A small host still gets one of the default size,
+    /// which takes memory only where it is used.
+    fn check(&self, name: &str, size: u64) -> Result<(), Error> {
+        let wanted = size::show(size);
+        if let Some(total) = self.total.filter(|total| size > (*total).max(vshmem_pool::DEFAULT_POOL)) {
+            let has = size::show(total);
+            return Err(error!(
+                "the pool {name} would have {wanted}, and this host has {has} of memory in all"
+            )
+            .hint("Make it smaller: --pool-size, or size in the file."));
+        }
+        if let Some(most) = self.reach.filter(|most| size > *most).map(size::show) {
+            return Err(error!("the pool {name} would have {wanted}, and machines can address one of {most}")
+                .hint("Make it smaller: --pool-size, or size in the file. With KVM more can be addressed, as a rule."));
+        }
+        Ok(())
+    }
+}
+
 /// Gives a pool to its machines.
 fn give(name: &str, pool: &Pool, machines: &mut [(MachineOptions, String)]) -> Result<(), Fault> {
     let Some(wanted) = &pool.machines else {
@@ -110,4 +146,24 @@ fn give(name: &str, pool: &Pool, machines: &mut [(MachineOptions, String)]) -> R
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_fits_into_the_host_and_into_machines() {
+        let why = |total, reach, size| {
+            let checked = Room { total, reach }.check("a", size);
+            checked.map_err(|error| error.to_string()).err().unwrap_or_default()
+        };
+        let (total, reach) = (Some(24 << 30), Some(512 << 30));
+        assert!(why(total, reach, 1 << 40).contains("1T, and this host has 24G"));
+        assert!(why(None, reach, 1 << 40).contains("1T, and machines can address one of 512G"));
+        assert!(why(Some(2 << 40), reach, 1 << 40).contains("512G"));
+        assert_eq!(why(total, reach, 16 << 30), "");
+        assert_eq!(why(Some(512 << 20), reach, 1 << 30), "", "the default");
+        assert_eq!(why(None, None, 1 << 50), "");
+    }
 }

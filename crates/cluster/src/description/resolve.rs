@@ -8,6 +8,7 @@ use crate::launcher::options::{MachineOptions, Options};
 use crate::launcher::traits::Launcher;
 use crate::placement::pages::PageRules;
 use crate::placement::rules::Rules;
+use crate::size;
 use crate::state::directories::check_name;
 use crate::state::ports::{Ports, MAX};
 
@@ -24,7 +25,8 @@ impl Description {
         let launcher = via::launcher(self)?;
         let mut machines = machines::machines(self)?;
         devices::check(self, launcher)?;
-        let pools = pools::pools(self, launcher, &mut machines)?;
+        let accel = self.accelerator(launcher)?;
+        let pools = pools::pools(self, (launcher, accel.as_deref()), &mut machines)?;
         let cluster = self.name.clone().unwrap_or_else(|| DEFAULT_NAME.into());
         check_name(&cluster).map_err(|error| Fault::because(&["name"], error))?;
         let machines: Vec<MachineOptions> = machines.into_iter().map(|(machine, _)| machine).collect();
@@ -36,7 +38,7 @@ impl Description {
             machines,
             pools,
             shares: self.shares.clone(),
-            ports: self.ports(most)?,
+            ports: self.ports(most, launcher.largest_pool(accel.as_deref()))?,
             placement: self.placement(launcher)?,
             pages: self.pages(launcher)?,
             network: private.unwrap_or(launcher.facts().network),
@@ -48,7 +50,7 @@ impl Description {
                 Some(file) => Choice::File(file.clone()),
             },
             service: via::uri(self, launcher)?,
-            accel: self.accelerator(launcher)?,
+            accel,
             kernel: self.kernel.clone(),
         };
         if let (Some(true), Some(transport)) = (self.doorbell, &options.pools[0].transport) {
@@ -107,12 +109,16 @@ impl Description {
         Ok(rules)
     }
 
-    /// Ports for pools, besides this many that a machine has from the start.
-    fn ports(&self, pools: usize) -> Result<Ports, Fault> {
+    /// Ports for pools, besides this many that a machine has from the start; it can address one of this size.
+    fn ports(&self, pools: usize, reach: Option<u64>) -> Result<Ports, Fault> {
         let spare = self.spare_pools.unwrap_or(Ports::DEFAULT.spare);
         let largest = self.largest_pool.map_or(Ports::DEFAULT.largest, |Size(bytes)| bytes);
         if !largest.is_power_of_two() || largest < vshmem_pool::MIN_POOL {
             let what = "room for a pool is a power of two, 1M or more: 256M, 1G, 4G";
+            return Err(Fault::new(&["largest-pool"], what));
+        }
+        if let Some(most) = reach.filter(|most| spare > 0 && largest > *most).map(size::show) {
+            let what = format!("machines can address a pool of {most} at the most");
             return Err(Fault::new(&["largest-pool"], what));
         }
         let ports = spare as usize + pools;
@@ -207,11 +213,15 @@ mod tests {
             ("accel = 'x'", "1:9: "),
             ("name = 'a b'", "1:8: "),
             ("largest-pool = 5", "1:16: room for a pool"),
+            ("largest-pool = '4194304T'", "1:16: machines can address a pool of"),
             ("spare-pools = 20", "1:15: a machine has room for 20"),
             ("[pools.a]\nsize = '3M'", "2:8: a pool's size"),
+            ("[pools.a]\nsize = '4194304T'", "2:8: the pool a would have 4194304T, and"),
             ("[pools.a]\nalign = '1K'", "2:9: segments"),
             ("[pools.a]\ntransport = 'x'", "2:13: machines that"),
+            ("name = '-x'", "1:8: \"-x\" can't be a cluster's name"),
             ("[pools.'a b']", "1:1: "),
+            ("[pools.'..']", "1:1: \"..\" can't be the name of a machine's pool"),
             ("[pools.a]\nhost = 'w'\nsize = '1M'", "3:8: the pool has its size"),
             ("[pools.default]\nhost = 'w'", "2:8: the pool \"default\" is"),
             ("[pools.a]\nmachines = ['vm0', 'vm7']", "2:20: there is no machine"),

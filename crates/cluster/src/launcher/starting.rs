@@ -47,11 +47,13 @@ pub fn uplink_of(record: &Record, machine: &Machine) -> Option<Card> {
     Some(uplink.card(&record.name, &machine.name, machine.index))
 }
 
-/// The network of the machine with this index, and those on it whose names don't say their index.
+/// The network of the machine with this index, and the indices on it that don't say a name: those of machines
+/// that are called otherwise, and free ones, which have none.
 pub fn network_of(record: &Record, index: u32) -> (Network, Vec<(u32, String)>) {
-    let others = record.machines.iter().filter(|it| it.name != format!("vm{}", it.index));
-    let hosts: Vec<_> = others.map(|it| (it.index, it.name.clone())).collect();
     let end = record.machines.iter().map(|it| it.index + 1).max().unwrap_or(0);
+    let name_at = |index| record.machines.iter().find(|it| it.index == index).map(|it| it.name.clone());
+    let names = (0..end).map(|index| (index, name_at(index).unwrap_or_default()));
+    let hosts = names.filter(|(index, name)| *name != format!("vm{index}")).collect();
     (Network { address: address(index), machines: end }, hosts)
 }
 
@@ -88,4 +90,25 @@ pub fn boot_failed(launcher: &dyn Launcher, record: &Record, index: usize, why: 
         Image::Host | Image::Slim => launcher.facts().boot_hint,
         Image::Own(_) => OWN_HINT,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::settings::hosts_file;
+    use serde_json::json;
+
+    #[test]
+    fn a_free_index_has_no_name() {
+        let machine = |index: u32, name: &str| json!({"name": name, "index": index, "runs": null, "address": null, "cores": []});
+        let record: Record = serde_json::from_value(json!({
+            "version": 2, "name": "c", "boot": "", "starter": null, "accel": "", "kernel": "/k", "pool": "/p",
+            "pool_size": 0, "channels": 1, "since": 0,
+            "machines": [machine(0, "vm0"), machine(3, "boss"), machine(2, "vm2")],
+        }))
+        .unwrap();
+        let (network, hosts) = network_of(&record, 2);
+        let text = hosts_file("vm2", Some(network), &hosts);
+        assert!(text.ends_with("\n10.77.0.1 vm0\n10.77.0.3 vm2\n10.77.0.4 boss\n"), "{text}");
+    }
 }

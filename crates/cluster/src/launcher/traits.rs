@@ -28,6 +28,12 @@ pub trait Launcher: Sync {
     /// An error unless it supports these options.
     fn check(&self, options: &Options) -> Result<()>;
 
+    /// The largest pool that its machines can address, by this accelerator or else by the best that there
+    /// seems to be. `None`: not known.
+    fn largest_pool(&self, _accelerator: Option<&str>) -> Option<u64> {
+        None
+    }
+
     /// What of a description it can't do, if anything.
     fn check_description(&self, _description: &Description) -> std::result::Result<(), Fault> {
         Ok(())

@@ -84,15 +84,16 @@ pub fn is_private(meta: &fs::Metadata) -> bool {
     meta.is_dir() && meta.uid() == uid() && meta.mode() & 0o077 == 0
 }
 
-/// Refuses names that can't be a part of a path or of a kernel's command line.
+/// Refuses names that can't be a part of a path or of a kernel's command line, and those that commands would
+/// take for an option.
 pub fn check_name(name: &str) -> Result<()> {
     let fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if !name.is_empty() && name.len() <= 24 && name.chars().all(fine) {
+    if !name.is_empty() && name.len() <= 24 && name.chars().all(fine) && !name.starts_with('-') {
         return Ok(());
     }
     Err(error!("{name:?} can't be a cluster's name")
         .code(2)
-        .hint("A name has 1 to 24 letters, digits, '-' and '_'."))
+        .hint("A name has 1 to 24 letters, digits, '-' and '_', and does not begin with '-'."))
 }
 
 /// The names of the directories in this one.
@@ -135,10 +136,10 @@ mod tests {
 
     #[test]
     fn names_that_could_leave_the_directory_are_refused() {
-        for name in ["", "..", "a/b", "a b", "a,b", "ümlaut", &"x".repeat(25)] {
+        for name in ["", "..", "a/b", "a b", "a,b", "ümlaut", "-x", "-", &"x".repeat(25)] {
             assert!(check_name(name).is_err(), "{name}");
         }
-        for name in ["default", "my-cluster_2"] {
+        for name in ["default", "my-cluster_2", "_x-"] {
             assert!(check_name(name).is_ok(), "{name}");
         }
     }

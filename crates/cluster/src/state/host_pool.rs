@@ -86,10 +86,13 @@ fn name_of(path: &Path) -> String {
 /// An error unless it can be a pool's name in machines.
 pub fn check_name(name: &str) -> Result<()> {
     let fine = |c: u8| c.is_ascii_alphanumeric() || b"._-".contains(&c);
-    if (1..=MAX_LENGTH).contains(&name.len()) && name.bytes().all(fine) {
-        return Ok(());
-    }
-    Err(error!("{name:?} can't be the name of a machine's pool")
+    // The name of a file in machines and, with others before it, here.
+    let why = match name {
+        "." | ".." => ": it is that of a directory",
+        _ if (1..=MAX_LENGTH).contains(&name.len()) && name.bytes().all(fine) => return Ok(()),
+        _ => "",
+    };
+    Err(error!("{name:?} can't be the name of a machine's pool{why}")
         .code(2)
         .hint("A name has 1 to 64 letters, digits, '.', '-' and '_'. Choose one with --as."))
 }
@@ -107,9 +110,11 @@ mod tests {
 
     #[test]
     fn names_that_could_mean_something_else_are_refused() {
-        for name in ["", "a b", "a/b", "a,b", "a=b", &"x".repeat(65)] {
+        for name in ["", ".", "..", "a b", "a/b", "a,b", "a=b", &"x".repeat(65)] {
             assert!(check_name(name).is_err(), "{name}");
         }
-        assert!(check_name("a.b-c_D9").is_ok());
+        for name in ["a.b-c_D9", "...", ".a"] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
     }
 }

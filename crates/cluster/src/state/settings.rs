@@ -26,7 +26,8 @@ pub struct Settings {
     pub uplink: Option<Card>,
     /// The network between the machines, if there is one.
     pub network: Option<Network>,
-    /// Names of machines on it that are not called `vm` with their index, each with its index.
+    /// Names of machines on it that are not called `vm` with their index, each with its index. The name is
+    /// empty where no machine has the index.
     pub hosts: Vec<(u32, String)>,
     /// Files of the host that it sees, besides the system's.
     pub shares: Vec<Share>,
@@ -137,7 +138,8 @@ pub fn hosts_file(name: &str, network: Option<Network>, hosts: &[(u32, String)])
     };
     let usual = (0..network.machines).map(|index| (index, format!("vm{index}")));
     let is_other = |(index, _): &(u32, String)| hosts.iter().any(|(other, _)| other == index);
-    for (index, name) in usual.filter(|it| !is_other(it)).chain(hosts.iter().cloned()) {
+    let named = hosts.iter().filter(|(_, name)| !name.is_empty());
+    for (index, name) in usual.filter(|it| !is_other(it)).chain(named.cloned()) {
         out.push_str(&format!("{} {name}\n", address(index)));
     }
     out
@@ -170,7 +172,7 @@ mod tests {
             channels: 8,
             network: Some(Network { address: address(1), machines: 2 }),
             uplink: Card::from_word("02:00:00:00:00:01,10.0.0.2/24,-,10.0.0.9"),
-            hosts: vec![(0, "boss".into()), (3, "w3".into())],
+            hosts: vec![(0, "boss".into()), (2, String::new()), (3, "w3".into())],
             shares: vec![Share { path: "/a b".into(), writable: true }],
             exported: Some(Exported { trees: vec!["/usr".into()], ..Exported::default() }),
             launcher: "other".into(),

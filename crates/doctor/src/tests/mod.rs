@@ -305,6 +305,30 @@ fn each_bottleneck_of_a_machine_is_found_alone() {
 }
 
 #[test]
+fn only_devices_take_a_look_at_the_clock_out_of_the_machine() {
+    let at = "sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let why = |name: &str, instruments: &dyn Instruments| {
+        let tree = Tree::new(GUEST);
+        tree.put(at, name);
+        let found = found(&tree, instruments);
+        let it = finding(&found, "clock-source");
+        (it.verdict, it.why.clone())
+    };
+    assert!(why("hpet", &kvm()).1.contains("leaves the machine"));
+    let (verdict, jiffies) = why("jiffies", &kvm());
+    assert!(verdict == Outcome::Costs && !jiffies.contains("leaves the machine"), "{jiffies}");
+    // Xen's is read by programs themselves, or is not.
+    let measured = |read| Recorded {
+        clock: Some(crate::instruments::Clock { read, call: 300.0 }),
+        ..under("XenVMMXenVMM")
+    };
+    assert_eq!(why("xen", &under("XenVMMXenVMM")).0, Outcome::Unknown);
+    assert_eq!(why("xen", &measured(30.0)).0, Outcome::Fine);
+    let (verdict, xen) = why("xen", &measured(290.0));
+    assert!(verdict == Outcome::Costs && !xen.contains("leaves the machine"), "{xen}");
+}
+
+#[test]
 fn a_slow_clock_is_the_cause_or_follows_from_the_processor() {
     let at = "sys/devices/system/clocksource/clocksource0";
     let (current, available) = (format!("{at}/current_clocksource"), format!("{at}/available_clocksource"));

@@ -87,7 +87,7 @@ fn check_new(c: &Ctx, size: u64, flg: i32) -> Result<u64, Errno> {
     if total.checked_add(len / PAGE).is_none_or(|t| t > limits.shmall) {
         return Err(Errno::ENOSPC);
     }
-    if size > i64::MAX as u64 - PAGE {
+    if size > i64::MAX as u64 {
         // No file can be that large.
         return Err(Errno::EINVAL);
     }

@@ -37,6 +37,21 @@ fn attachments_are_counted() {
 }
 
 #[test]
+fn what_no_pool_has_room_for_is_refused_as_by_the_kernel() {
+    let world = World::new(1 << 20);
+    let a = world.process();
+    let get = |size: u64| shm::get(&a.ctx(), IPC_PRIVATE, size as usize, 0o600);
+    let most = i64::MAX as u64;
+    for size in [1 << 46, most - 4096, most - 4095, most] {
+        assert_eq!(get(size), Err(Errno::ENOMEM), "{size:#x}");
+    }
+    // Of no file.
+    for size in [most + 1, u64::MAX] {
+        assert_eq!(get(size), Err(Errno::EINVAL), "{size:#x}");
+    }
+}
+
+#[test]
 fn a_fork_counts_for_the_child_too() {
     let world = World::new(1 << 20);
     let (a, b) = (world.process(), world.process());

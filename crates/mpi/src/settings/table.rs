@@ -86,6 +86,15 @@ pub const TABLE: &[Row] = &[
         harm: harmless,
     },
     Row {
+        name: "VSHMEM_KEYS",
+        value: |_| None,
+        reason: "UCX makes its segments without a key (IPC_PRIVATE), so those have to be the library's",
+        harm: |own, _| {
+            let are_taken = own.split(',').any(|keys| matches!(keys.trim(), "all" | "private"));
+            (!are_taken).then_some("UCX's segments are the kernel's, and ranks of other hosts don't find them")
+        },
+    },
+    Row {
         name: "MPIR_CVAR_CH4_NETMOD",
         value: |_| set("ucx"),
         reason: "an MPICH that has both UCX and libfabric must take UCX",

@@ -72,6 +72,10 @@ impl Launcher for Libvirt {
         Ok(())
     }
 
+    fn largest_pool(&self, accelerator: Option<&str>) -> Option<u64> {
+        Accel::likely(accelerator).largest_pool()
+    }
+
     fn check_description(&self, description: &Description) -> std::result::Result<(), Fault> {
         unfit::check(description)
     }

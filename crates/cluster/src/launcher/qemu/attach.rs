@@ -141,7 +141,7 @@ fn check_name(name: &str) -> Result<()> {
     directories::check_name(name).map_err(|_| {
         error!("{name:?} can't be a machine's name")
             .code(2)
-            .hint("A name has 1 to 24 letters, digits, '-' and '_'.")
+            .hint("A name has 1 to 24 letters, digits, '-' and '_', and does not begin with '-'.")
     })?;
     let numbered = name.strip_prefix("vm");
     if numbered.is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit())) {

@@ -80,6 +80,10 @@ impl Launcher for Qemu {
         Ok(())
     }
 
+    fn largest_pool(&self, accelerator: Option<&str>) -> Option<u64> {
+        Accel::likely(accelerator).largest_pool()
+    }
+
     fn check_image(&self, system: &System) -> Result<()> {
         image::check(system)
     }
