@@ -166,5 +166,8 @@ mod tests {
         assert!(harm(&MPICH, "UCX_MEM_MMAP_HOOK_MODE", "bistro").is_some());
         assert!(harm(&MPICH, "UCX_MEM_MMAP_HOOK_MODE", "none").is_none());
         assert!(harm(&OPEN_MPI, "OMPI_MCA_pml", "ob1").is_some());
+        for (own, is_harm) in [("rdma", true), ("^ucx", true), ("^ucx,rdma", false), ("ucx", false)] {
+            assert_eq!(harm(&OPEN_MPI, "OMPI_MCA_osc", own).is_some(), is_harm, "{own}");
+        }
     }
 }
