@@ -91,6 +91,7 @@ pub use launcher::qemu::doorbell::directory as agent_directory;
 pub use launcher::qemu::grant::{grant, pools as granted_pools, revoke, GrantResult};
 pub use launcher::qemu::health::{attached_machines, AttachedStatus};
 pub use launcher::qemu::persistent::describe as describe_persistent;
+pub use launcher::qemu::qmp::Qmp;
 pub use launcher::qemu::sandbox::NAME as SANDBOX;
 pub use launcher::qemu::target::Target;
 pub use launcher::running::Running;

@@ -50,4 +50,4 @@ pub use page::{explain, page};
 pub use remedy::{fix, undo, Done};
 pub use saved::Saved;
 pub use setting::Setting;
-pub use system::{Ask, System};
+pub use system::{Ask, Socket, System};

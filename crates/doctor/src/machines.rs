@@ -4,6 +4,7 @@ use crate::cpus::{self, Cpus};
 use crate::look::Look;
 use crate::setting::Thread;
 use crate::system::{System, Unseen};
+use std::collections::BTreeSet;
 
 /// A process of QEMU.
 pub struct Machine {
@@ -30,12 +31,19 @@ pub struct Placed {
 /// All machines that can be seen; what of them is decisive becomes evidence.
 pub fn machines(look: &mut Look<'_>) -> Result<Vec<Machine>, Unseen> {
     let system = look.system;
-    let mut found = Vec::new();
+    let (mut found, mut strangers) = (Vec::new(), Vec::new());
     for pid in system.numbers("proc")? {
         let comm = system.text(&format!("proc/{pid}/comm"))?.unwrap_or_default();
-        if is_qemu(comm.trim()) {
-            found.extend(machine(system, pid)?);
+        if !is_qemu(comm.trim()) {
+            continue;
         }
+        match doubt(system, pid)? {
+            None => found.extend(machine(system, pid)?),
+            Some(why) => strangers.push((pid, why)),
+        }
+    }
+    for (pid, why) in strangers {
+        look.note(format!("process {pid}, which is called QEMU"), format!("left out: {why}"));
     }
     for machine in &found {
         for it in &machine.vcpus {
@@ -53,6 +61,53 @@ fn is_qemu(comm: &str) -> bool {
     comm.starts_with("qemu-system-") || comm == "qemu-kvm" || comm == "kvm"
 }
 
+/// Why a process that is called QEMU is not believed: what it shows of itself is no reason to change the
+/// host.
+fn doubt(system: &System, pid: u32) -> Result<Option<String>, Unseen> {
+    let Some(believed) = &system.believed else {
+        return Ok(None);
+    };
+    let text = |name: &str| Ok(system.text(&format!("proc/{pid}/{name}"))?.unwrap_or_default());
+    // Of a process of somebody else's this can't be read; root's is believed all the same.
+    let program = system.link(&format!("proc/{pid}/exe")).ok().flatten();
+    if let Some(program) = program.filter(|it| !is_qemu(it.trim_end_matches(" (deleted)"))) {
+        return Ok(Some(format!("it runs {program}")));
+    }
+    let stat = text("stat")?;
+    let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+    if std::iter::once(pid).chain(parent).any(|it| believed.processes.contains(&it)) {
+        return Ok(None);
+    }
+    // Only root puts processes there: libvirt's machines have a user of their own.
+    let is_managed =
+        |line: &str| line.splitn(3, ':').nth(2).is_some_and(|it| it.starts_with("/machine.slice/"));
+    if text("cgroup")?.lines().any(is_managed) {
+        return Ok(None);
+    }
+    let status = text("status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    let users: Vec<&str> = line.split_whitespace().collect();
+    let is_believed = |user: &&str| user.parse().is_ok_and(|user| believed.users.contains(&user));
+    let is_stranger = users.is_empty() || !users.iter().all(is_believed);
+    Ok(is_stranger.then(|| format!("its user is {}", users.first().unwrap_or(&"unknown"))))
+}
+
+/// What a thread's name makes it: the processor of this number, or (the inner `None`) all of them.
+pub fn role(name: &str) -> Option<Option<u64>> {
+    if name.starts_with("ALL CPUs/") {
+        return Some(None);
+    }
+    Some(Some(name.strip_prefix("CPU ")?.split_once('/')?.0.parse().ok()?))
+}
+
+/// Whether these can be the processors of a machine: each once, or all in one thread, and none in the first
+/// thread of the process.
+fn are_processors(pid: u32, threads: &[Placed]) -> bool {
+    let roles: BTreeSet<_> = threads.iter().map(|it| role(&it.name)).collect();
+    let is_one = roles.len() == threads.len() && (threads.len() == 1 || !roles.contains(&Some(None)));
+    is_one && threads.iter().all(|it| it.thread.number != pid)
+}
+
 fn machine(system: &System, pid: u32) -> Result<Option<Machine>, Unseen> {
     let (mut vcpus, mut others) = (Vec::new(), Vec::new());
     for number in system.numbers(&format!("proc/{pid}/task"))? {
@@ -63,8 +118,10 @@ fn machine(system: &System, pid: u32) -> Result<Option<Machine>, Unseen> {
         let Some(allowed) = thread.allowed(system) else {
             continue;
         };
-        let is_vcpu = name.starts_with("CPU ") || name.starts_with("ALL CPUs");
-        if is_vcpu { &mut vcpus } else { &mut others }.push(Placed { thread, name, allowed });
+        if role(&name).is_some() { &mut vcpus } else { &mut others }.push(Placed { thread, name, allowed });
+    }
+    if !are_processors(pid, &vcpus) {
+        others.append(&mut vcpus);
     }
     if vcpus.is_empty() {
         let told = system.vcpus(pid).unwrap_or_default();

@@ -2,9 +2,12 @@
 //!
 //! QEMU's command line says only which of its sockets are monitors, and so where to ask.
 
-use crate::system::{Ask, System, Unseen};
+use crate::machines::role;
+use crate::setting::Thread;
+use crate::system::{Ask, Socket, System, Unseen};
 use serde_json::{json, Value};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 
 /// A virtual processor, as QEMU has made it.
 #[derive(Debug)]
@@ -29,6 +32,7 @@ impl System {
         let answer = self.query(pid, COMMAND, COMMAND, json!({}))?;
         let vcpus = || answer.as_array()?.iter().map(vcpu).collect::<Option<Vec<Vcpu>>>();
         vcpus()
+            .filter(|vcpus| is_consistent(self, pid, vcpus))
             .ok_or_else(|| Unseen::Monitor { pid, why: format!("its answer to {COMMAND} is odd: {answer}") })
     }
 
@@ -69,7 +73,7 @@ fn asked(system: &System, pid: u32, ask: Ask, command: &str, arguments: Value) -
     let mut why = "it has no monitor at a socket (-qmp unix:PATH,server=on,wait=off)".to_owned();
     for socket in sockets {
         // It has one client, who stays connected.
-        if socket.components().any(|part| part.as_os_str() == "libvirt") {
+        if socket.path.components().any(|part| part.as_os_str() == "libvirt") {
             why = "libvirt has its monitor to itself".into();
             continue;
         }
@@ -82,14 +86,15 @@ fn asked(system: &System, pid: u32, ask: Ask, command: &str, arguments: Value) -
 }
 
 /// Where a machine's monitors listen.
-fn sockets(system: &System, pid: u32) -> Result<Vec<PathBuf>, Unseen> {
+fn sockets(system: &System, pid: u32) -> Result<Vec<Socket>, Unseen> {
     let line = system.text(&format!("proc/{pid}/cmdline"))?.unwrap_or_default();
     let words: Vec<&str> = line.split('\0').collect();
     let of = |option: &'static str| {
         words.windows(2).filter(move |pair| pair[0].trim_start_matches('-') == option).map(|pair| pair[1])
     };
-    let mut found: Vec<String> =
-        of("qmp").filter_map(|it| Some(it.strip_prefix("unix:")?.split(',').next()?.to_owned())).collect();
+    let own = |path: &str| (path.to_owned(), false);
+    let mut found: Vec<(String, bool)> =
+        of("qmp").filter_map(|it| Some(own(it.strip_prefix("unix:")?.split(',').next()?))).collect();
     let controls = of("mon").filter(|it| value(it, "mode") == Some("control"));
     for id in controls.filter_map(|it| value(it, "chardev").or_else(|| it.split(',').next())) {
         let Some(channel) = of("chardev").find(|it| it.starts_with("socket,") && value(it, "id") == Some(id))
@@ -97,13 +102,18 @@ fn sockets(system: &System, pid: u32) -> Result<Vec<PathBuf>, Unseen> {
             continue;
         };
         match (value(channel, "path"), value(channel, "fd")) {
-            (Some(path), _) => found.push(path.to_owned()),
-            (None, Some(fd)) => found.extend(listens(system, pid, fd)?),
+            (Some(path), _) => found.push(own(path)),
+            (None, Some(fd)) => found.extend(listens(system, pid, fd)?.map(|path| (path, true))),
             _ => (),
         }
     }
     let directory = system.target(&format!("proc/{pid}/cwd")).ok().flatten().unwrap_or_default();
-    Ok(found.into_iter().map(|path| Path::new(&directory).join(path)).collect())
+    let socket = |(path, is_passed): (String, bool)| Socket {
+        path: Path::new(&directory).join(path),
+        process: pid,
+        is_passed,
+    };
+    Ok(found.into_iter().map(socket).collect())
 }
 
 /// The value in an option of QEMU: `socket,id=monitor,fd=3`.
@@ -123,6 +133,20 @@ fn listens(system: &System, pid: u32, fd: &str) -> Result<Option<String>, Unseen
         (words.get(6) == Some(&inode)).then(|| words.get(7..).map(|path| path.join(" "))).flatten()
     };
     Ok(text.lines().find_map(path).filter(|path| path.starts_with('/')))
+}
+
+/// Whether processors are threads of this process, beside its first one, of which none has the name of
+/// another processor. Emulated ones may share a thread.
+fn is_consistent(system: &System, pid: u32, vcpus: &[Vcpu]) -> bool {
+    let numbers: BTreeSet<u64> = vcpus.iter().map(|vcpu| vcpu.index).collect();
+    let is_its_thread = |vcpu: &Vcpu| {
+        let thread = Thread::find(system, pid, vcpu.thread).filter(|it| it.number != pid);
+        thread.is_some_and(|thread| {
+            let name = system.text(&thread.file("comm")).ok().flatten().unwrap_or_default();
+            role(name.trim()).is_none_or(|role| role.is_none_or(|number| number == vcpu.index))
+        })
+    };
+    numbers.len() == vcpus.len() && vcpus.iter().all(is_its_thread)
 }
 
 fn vcpu(told: &Value) -> Option<Vcpu> {
@@ -145,6 +169,7 @@ fn vcpu(told: &Value) -> Option<Vcpu> {
 mod tests {
     use super::*;
     use crate::tests::tree::Tree;
+    use std::path::PathBuf;
 
     fn at(line: &[&str]) -> Vec<PathBuf> {
         let tree = Tree::new(
@@ -153,7 +178,9 @@ mod tests {
             -> proc/7/fd/5 socket:[4711]\n-> proc/7/fd/6 socket:[4712]\n-> proc/7/cwd /srv\n",
         );
         tree.put("proc/7/cmdline", &line.join("\0"));
-        sockets(tree.system(), 7).unwrap()
+        let found = sockets(tree.system(), 7).unwrap();
+        assert!(found.iter().all(|socket| socket.process == 7));
+        found.into_iter().map(|socket| socket.path).collect()
     }
 
     #[test]
@@ -191,7 +218,8 @@ mod tests {
             "qemu\0-qmp\0unix:/var/lib/libvirt/qemu/m.sock\0-qmp\0unix:/run/a.sock,server=on",
         );
         let counted: Ask = |socket, command, arguments| {
-            assert_eq!((socket, command), (Path::new("/run/a.sock"), "qom-get"));
+            let own = Socket { path: "/run/a.sock".into(), process: 7, is_passed: false };
+            assert_eq!((socket, command), (&own, "qom-get"));
             // A refusal is kept, too.
             std::fs::create_dir("/nonexistent/once").map_err(|e| format!("{} {e}", arguments["property"]))?;
             Ok(arguments)

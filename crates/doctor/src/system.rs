@@ -9,9 +9,39 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Asks the QEMU that listens at a socket: by a command with arguments. The error says why there is no
-/// answer.
-pub type Ask = fn(&Path, &str, Value) -> Result<Value, String>;
+/// A socket at which a machine's QEMU should listen, and perhaps somebody else does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Socket {
+    /// Where it is.
+    pub path: PathBuf,
+    /// QEMU's pid.
+    pub process: u32,
+    /// QEMU has it from whoever started it, who may have made it listen.
+    pub is_passed: bool,
+}
+
+/// Asks the QEMU that listens at a socket, and nobody else: by a command with arguments. The error says why
+/// there is no answer.
+pub type Ask = fn(&Socket, &str, Value) -> Result<Value, String>;
+
+/// Whose machines are believed. Anybody can give a process QEMU's name, and threads the names and the cores
+/// of virtual processors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Believed {
+    /// These users'.
+    pub users: Vec<u32>,
+    /// These processes, and their children.
+    pub processes: Vec<u32>,
+}
+
+impl Believed {
+    /// Root and who asks, also by sudo.
+    fn own() -> Believed {
+        let user = rustix::process::getuid().as_raw();
+        let by_sudo = std::env::var("SUDO_UID").ok().filter(|_| user == 0).and_then(|it| it.parse().ok());
+        Believed { users: [0, user].into_iter().chain(by_sudo).collect(), processes: Vec::new() }
+    }
+}
 
 /// What was said, by the name under which it is recorded: nobody is asked twice.
 type Answers = RefCell<BTreeMap<String, Result<Value, String>>>;
@@ -20,6 +50,8 @@ type Answers = RefCell<BTreeMap<String, Result<Value, String>>>;
 #[derive(Debug)]
 pub struct System {
     root: PathBuf,
+    /// Whose machines are believed; `None`: everybody's, for nothing is changed in a recorded tree.
+    pub(crate) believed: Option<Believed>,
     /// How QEMU is asked; `None`: what it said was recorded, too.
     pub(crate) ask: Option<Ask>,
     /// What it has said.
@@ -95,17 +127,18 @@ impl System {
 
     /// This kernel.
     pub fn live() -> System {
-        System::below("/")
+        System { believed: Some(Believed::own()), ..System::below("/") }
     }
 
-    /// The same, with a way to ask QEMU.
-    pub fn asking(ask: Ask) -> System {
-        System { ask: Some(ask), ..System::live() }
+    /// The same, with a way to ask QEMU. Of machines of other users, those of these processes are believed.
+    pub fn asking(ask: Ask, processes: Vec<u32>) -> System {
+        let believed = Some(Believed { processes, ..Believed::own() });
+        System { ask: Some(ask), believed, ..System::live() }
     }
 
     /// A tree that was recorded, perhaps on another system.
     pub fn below(root: impl Into<PathBuf>) -> System {
-        System { root: root.into(), ask: None, answers: Answers::default() }
+        System { root: root.into(), believed: None, ask: None, answers: Answers::default() }
     }
 
     /// Whether it is this kernel.

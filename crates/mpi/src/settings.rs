@@ -170,5 +170,8 @@ mod tests {
             assert_eq!(harm(&MPICH, "VSHMEM_KEYS", own).is_some(), does_harm, "{own}");
         }
         assert_eq!(value(&MPICH, "VSHMEM_KEYS"), None);
+        for (own, is_harm) in [("rdma", true), ("^ucx", true), ("^ucx,rdma", false), ("ucx", false)] {
+            assert_eq!(harm(&OPEN_MPI, "OMPI_MCA_osc", own).is_some(), is_harm, "{own}");
+        }
     }
 }

@@ -26,11 +26,46 @@ pub struct Heard {
     has_remote: bool,
     /// Some peers are reached by sysv.
     has_pool: bool,
+    /// UCX's library was loaded. It opens its log then.
+    is_loaded: bool,
+    /// UCX was started: it has said what is set, or what it takes for a rank itself.
+    is_started: bool,
+}
+
+/// What is known of a group's job, whatever its ranks have said.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// All ranks of the job share this pool.
+    pub alone: bool,
+    /// The group's hosts.
+    pub hosts: usize,
+    /// The group's ranks.
+    pub ranks: u32,
+    /// The most bytes that have passed the network of one of its hosts.
+    pub bytes: u64,
+    /// A setting of the user's own that leads past UCX, and what goes wrong with it.
+    pub harm: Option<&'a str>,
+}
+
+/// Settings by which an MPI may leave UCX.
+pub const WAYS_OUT: [&str; 4] = ["MPIR_CVAR_CH4_NETMOD", "OMPI_MCA_osc", "OMPI_MCA_pml", "OMPI_MCA_spml"];
+
+impl Seen<'_> {
+    /// Whether more has passed the network than launchers need, which start daemons and ranks and tell these
+    /// of each other. Two ranks that only begin and end took 20 kB in each host, eight up to 41 kB. A large
+    /// host's topology takes more, and so does what ranks print.
+    fn is_busy(&self) -> bool {
+        const OF_HOST: u64 = 256 << 10;
+        const OF_RANK: u64 = 16 << 10;
+        self.bytes > self.hosts as u64 * OF_HOST + u64::from(self.ranks) * OF_RANK
+    }
 }
 
 impl Heard {
-    /// Takes down what the log of a rank says.
+    /// Takes down what the logs of ranks say, which may be empty.
     pub fn take(&mut self, log: &str) {
+        self.is_loaded = true;
+        self.is_started |= log.lines().any(|line| line.contains(" env variable") || is_choice(line));
         for (scope, transports) in log.lines().filter_map(peers) {
             let has_network = transports.iter().any(|name| is_network(name));
             let has_pool = transports.contains("sysv");
@@ -43,22 +78,67 @@ impl Heard {
         }
     }
 
-    /// Why the job should fail. `alone`: all of its ranks share this pool; `in_several`: they run in several
-    /// hosts.
-    pub fn fault(&self, alone: bool, in_several: bool) -> Option<String> {
+    /// Why the job should fail, though its exit code is 0.
+    pub fn fault(&self, seen: &Seen<'_>) -> Option<String> {
         if let Some(wrong) = self.wrong.first() {
             return Some(format!("ranks that share it have talked by {wrong}"));
         }
-        if alone && self.has_remote {
+        if seen.alone && self.has_remote {
             return Some("ranks that share it have talked over the network".into());
         }
-        if in_several && self.has_remote && !self.has_pool {
+        if seen.hosts > 1 && self.has_remote && !self.has_pool {
             return Some(
                 "ranks that share it did not find each other, and have talked over the network".into(),
             );
         }
-        None
+        if seen.ranks < 2 {
+            return None;
+        }
+        let bytes = seen.bytes;
+        if self.transports.is_empty() {
+            // Few bytes are no excuse: the messages may be short, or within one host.
+            if self.is_loaded && !self.is_started {
+                return Some(format!(
+                    "no rank that shares it has started UCX, so none has talked through it, and {bytes} bytes \
+                     passed the network"
+                ));
+            }
+            // Ranks that send nothing may take nothing: Open MPI 5 looks for another rank at the first
+            // message.
+            return seen.is_busy().then(|| {
+                format!(
+                    "ranks that share it have taken nothing of UCX's, and {bytes} bytes passed the network, more than \
+                     a launcher needs"
+                )
+            });
+        }
+        let harm = seen.harm.filter(|_| seen.alone && seen.is_busy())?;
+        Some(format!("{bytes} bytes passed the network, more than a launcher needs: {harm}"))
     }
+
+    /// What makes it doubtful that all went through the pool, though nothing shows that it did not.
+    pub fn doubt(&self, seen: &Seen<'_>) -> Option<&'static str> {
+        (seen.alone && seen.hosts > 1 && seen.is_busy()).then_some(
+            "that is more than a launcher needs: what ranks print, other connections, or messages past UCX",
+        )
+    }
+
+    /// What the ranks have done, to be said behind their names. `code` is the job's.
+    pub fn said(&self, code: u8) -> String {
+        let transports: Vec<&str> = self.transports.iter().map(String::as_str).collect();
+        match (transports.is_empty(), code) {
+            (false, _) => format!("have taken {}", transports.join(" and ")),
+            // What is killed may not have come to it.
+            (true, 1..) => format!("have ended with {code} before they said by what they talk"),
+            (true, 0) if self.is_started => "have started UCX, and reached no other rank by it".into(),
+            (true, 0) => "have not started UCX".into(),
+        }
+    }
+}
+
+/// Whether a line of the log tells what UCX takes for a peer.
+fn is_choice(line: &str) -> bool {
+    line.contains("ep_cfg[") || line.contains(" cfg#")
 }
 
 /// The transports for a peer that a line of the log tells of, if it tells of one that is not the rank itself:
@@ -125,6 +205,82 @@ mod tests {
         heard
     }
 
+    /// Two ranks, in one host or two, of a job that has no others, or some.
+    fn two(alone: bool, in_several: bool) -> Seen<'static> {
+        Seen { alone, hosts: 1 + usize::from(in_several), ranks: 2, bytes: 20_000, harm: None }
+    }
+
+    /// UCX was started: by 1.20.1, in a rank of Open MPI that only begins and ends.
+    fn started() -> Heard {
+        heard(&[
+            "[1.0] [two:567  :0]   parser.c:2364 UCX  INFO  UCX_* env variables: UCX_TLS=sysv,self".into(),
+            format!("{NEW} self cfg#0 tag(self/memory cma/memory)"),
+        ])
+    }
+
+    const MUCH: u64 = 368_909_488;
+
+    #[test]
+    fn an_mpi_that_leaves_ucx_fails_the_job() {
+        // Open MPI by ob1 or cm, MPICH by ofi: UCX's library is loaded, and its log stays empty. The messages
+        // may be short, and ranks of one host may have used its own memory.
+        for (bytes, in_several) in [(MUCH, true), (20_000, true), (0, false)] {
+            let why = heard(&[]).fault(&Seen { bytes, ..two(true, in_several) }).unwrap();
+            assert!(why.contains("no rank that shares it has started UCX"), "{why}");
+            assert!(why.contains(&format!("{bytes} bytes")), "{why}");
+        }
+        assert!(heard(&[]).fault(&two(false, true)).is_some());
+        // A level of the log at which the library says something as soon as it is loaded.
+        let debug = heard(&["[1.0] [one:1:0] debug.c:1 UCX  DEBUG using signal stack".into()]);
+        assert!(debug.fault(&two(true, true)).is_some());
+        // Not even the library was loaded, or UCX was started and something else was chosen.
+        for heard in [Heard::default(), started()] {
+            let why = heard.fault(&Seen { bytes: MUCH, ..two(true, true) }).unwrap();
+            assert!(why.contains("taken nothing") && why.contains("368909488 bytes"), "{why}");
+        }
+    }
+
+    #[test]
+    fn ranks_that_send_nothing_do_not_fail() {
+        // They begin and end, or are no programs of MPI's, and launchers have their traffic.
+        for heard in [started(), Heard::default()] {
+            assert_eq!(heard.fault(&two(true, true)), None);
+            let eight = Seen { ranks: 8, bytes: 500_000, ..two(true, true) };
+            assert_eq!(heard.fault(&eight), None);
+        }
+        // One rank has nobody to talk with, whatever it downloads.
+        for heard in [started(), Heard::default(), heard(&[])] {
+            assert_eq!(heard.fault(&Seen { ranks: 1, bytes: MUCH, ..two(true, false) }), None);
+        }
+    }
+
+    #[test]
+    fn one_sided_operations_past_ucx_fail_the_job() {
+        let pool = || heard(&[format!("{NEW} intra-node cfg#1 tag(sysv/memory)")]);
+        let busy = Seen { bytes: MUCH, ..two(true, true) };
+        // What ranks print goes by the network, too.
+        assert_eq!(pool().fault(&busy), None);
+        assert!(pool().doubt(&busy).is_some() && pool().doubt(&two(true, true)).is_none());
+        let harm = Some("OMPI_MCA_osc=rdma: by TCP");
+        let why = pool().fault(&Seen { harm, ..busy }).unwrap();
+        assert!(why.contains("368909488 bytes") && why.contains("OMPI_MCA_osc=rdma"), "{why}");
+        assert_eq!(pool().fault(&Seen { harm, ..two(true, true) }), None);
+        // Others may be reached by the network.
+        assert_eq!(pool().fault(&Seen { alone: false, harm, ..busy }), None);
+        assert!(pool().doubt(&Seen { alone: false, ..busy }).is_none());
+    }
+
+    #[test]
+    fn jobs_that_failed_are_not_said_to_have_taken_nothing() {
+        for heard in [Heard::default(), heard(&[]), started()] {
+            assert_eq!(heard.said(137), "have ended with 137 before they said by what they talk");
+        }
+        assert_eq!(heard(&[]).said(0), "have not started UCX");
+        assert_eq!(started().said(0), "have started UCX, and reached no other rank by it");
+        let pool = heard(&[format!("{NEW} intra-node cfg#1 tag(sysv/memory)")]);
+        assert_eq!((pool.said(0).as_str(), pool.said(1).as_str()), ("have taken sysv", "have taken sysv"));
+    }
+
     #[test]
     fn the_pool_alone_is_right() {
         let lines = [
@@ -136,7 +292,7 @@ mod tests {
         ];
         let heard = heard(&lines);
         assert_eq!(heard.transports, BTreeSet::from(["sysv".into()]));
-        assert_eq!(heard.fault(true, true), None);
+        assert_eq!(heard.fault(&two(true, true)), None);
     }
 
     #[test]
@@ -147,32 +303,32 @@ mod tests {
         ] {
             let heard = heard(&[line]);
             let why = "ranks that share it have talked by sysv and tcp";
-            assert_eq!(heard.fault(false, true).as_deref(), Some(why));
+            assert_eq!(heard.fault(&two(false, true)).as_deref(), Some(why));
         }
         let heard = heard(&[format!("{NEW} intra-node cfg#1 tag(tcp/eth0)  rma_am(tcp/eth0)")]);
-        assert_eq!(heard.fault(false, true).as_deref(), Some("ranks that share it have talked by tcp"));
+        assert_eq!(heard.fault(&two(false, true)).as_deref(), Some("ranks that share it have talked by tcp"));
     }
 
     #[test]
     fn tcp_to_others_is_right_if_there_are_others() {
         for line in [format!("{OLD}[1]: tag(tcp/eth0)"), format!("{NEW} inter-node cfg#2 tag(tcp/eth0)")] {
             let alone = heard(std::slice::from_ref(&line));
-            assert_eq!(alone.fault(false, false), None);
-            assert!(alone.fault(true, true).unwrap().contains("over the network"));
-            assert!(alone.fault(false, true).unwrap().contains("did not find each other"));
+            assert_eq!(alone.fault(&two(false, false)), None);
+            assert!(alone.fault(&two(true, true)).unwrap().contains("over the network"));
+            assert!(alone.fault(&two(false, true)).unwrap().contains("did not find each other"));
             let both = heard(&[line, format!("{OLD}[2]: tag(sysv/memory)")]);
-            assert_eq!(both.fault(false, true), None);
+            assert_eq!(both.fault(&two(false, true)), None);
         }
     }
 
     #[test]
     fn verbs_are_a_network() {
         let alone = heard(&[format!("{OLD}[2]: tag(ud_verbs/rxe0:1) rma_am(ud_verbs/rxe0:1)")]);
-        assert!(alone.fault(true, true).is_some());
-        assert_eq!(alone.fault(false, false), None);
+        assert!(alone.fault(&two(true, true)).is_some());
+        assert_eq!(alone.fault(&two(false, false)), None);
         let beside = heard(&[format!("{OLD}[0]: tag(rc_verbs/rxe0:1 sysv/memory)")]);
         let why = "ranks that share it have talked by rc_verbs and sysv";
-        assert_eq!(beside.fault(false, true).as_deref(), Some(why));
+        assert_eq!(beside.fault(&two(false, true)).as_deref(), Some(why));
     }
 
     #[test]

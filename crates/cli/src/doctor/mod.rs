@@ -136,7 +136,7 @@ pub fn doctor(doctor: Doctor) -> Result<u8> {
     }
     let (system, instruments): (System, &dyn Instruments) = match &doctor.root {
         Some(root) => (System::copied(root).map_err(Error::new)?, &Recorded::default()),
-        None => (System::asking(monitor::ask), &Live),
+        None => (System::asking(monitor::ask, monitor::recorded()), &Live),
     };
     let saved = match doctor.root {
         Some(_) => Saved::default(),

@@ -73,7 +73,7 @@ pub struct Mpirun {
     /// A further argument of mpiexec; may be repeated
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub mpiexec_arg: Vec<OsString>,
-    /// Fail if ranks that share a pool talk over the network, and say what they talk by
+    /// Fail if ranks that share a pool talk over the network or past UCX, and say what they talk by
     #[arg(long)]
     pub verify_transport: bool,
     /// Once needed for versions that were not tested

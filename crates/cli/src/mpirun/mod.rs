@@ -26,7 +26,8 @@ pub fn mpirun(mpirun: Mpirun) -> Result<u8> {
             eprintln!("vshmem: warning: {}={}: {harm}.", it.name, it.value.to_string_lossy());
         }
     }
-    let watch = plan.situation.log.as_ref().map(|log| Watch::begin(&plan.hosts, log, plan.situation.mixed));
+    let begin = |log| Watch::begin(&plan.hosts, log, plan.situation.mixed, &plan.settings);
+    let watch = plan.situation.log.as_deref().map(begin);
     let code = run(&plan)?;
     if let Some(file) = plan.invisible_file().filter(|_| code != 0) {
         eprintln!(
@@ -34,10 +35,8 @@ pub fn mpirun(mpirun: Mpirun) -> Result<u8> {
             file.display()
         );
     }
-    match watch.map(Watch::end) {
-        Some(Err(why)) if code == 0 => Err(why),
-        _ => Ok(code),
-    }
+    watch.map_or(Ok(()), |watch| watch.end(code))?;
+    Ok(code)
 }
 
 fn run(plan: &Plan) -> Result<u8> {

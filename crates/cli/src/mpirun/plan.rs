@@ -71,7 +71,8 @@ impl Plan {
         situation.log = job.verify_transport.then(verify::log_file);
         let value = |name: &str| {
             let changed = own.iter().rev().find(|(changed, _)| changed == name);
-            changed.map(|(_, value)| value.clone()).or_else(|| std::env::var_os(name))
+            let parameter = parameter(&job.mpiexec_arg, name);
+            parameter.or_else(|| Some(changed?.1.clone())).or_else(|| std::env::var_os(name))
         };
         let settings = settings::of(&situation, value);
         verify::check_settings(&settings)?;
@@ -86,7 +87,7 @@ impl Plan {
             unbound: situation.oversubscribed || matches!(files, Files::Behind(_)),
             own_environments: situation.mixed || situation.apportioned,
             root: identity.uid == 0 || matches!(files, Files::Behind(_)),
-            extra: job.mpiexec_arg,
+            extra: job.mpiexec_arg.clone(),
             program: program(&files, &mpi, job.line.command),
         };
         let scratch = own.iter().all(|(name, _)| name != "TMPDIR");
@@ -210,6 +211,23 @@ fn check_program(job: &Mpirun) -> Result<()> {
     }
 }
 
+/// The value of a variable that an argument of Open MPI's launcher sets: `--mca pml ob1` is stronger than the
+/// variable `OMPI_MCA_pml`.
+fn parameter(arguments: &[OsString], name: &str) -> Option<OsString> {
+    let (options, name): (&[&str], _) = match (name.strip_prefix("OMPI_MCA_"), name.strip_prefix("PRTE_MCA_"))
+    {
+        (Some(name), _) => (&["mca", "gmca", "omca"], name),
+        (_, Some(name)) => (&["prtemca"], name),
+        _ => return None,
+    };
+    let is_option = |word: &OsString| {
+        let word = word.to_string_lossy();
+        word.starts_with('-') && options.contains(&word.trim_start_matches('-'))
+    };
+    let found = arguments.windows(3).rev().find(|words| is_option(&words[0]) && words[1] == name)?;
+    Some(found[2].clone())
+}
+
 /// What is preloaded into ranks.
 fn libraries() -> Result<Vec<PathBuf>> {
     let library = library::find()?;
@@ -225,4 +243,22 @@ fn preload(libraries: &[PathBuf], own: Option<OsString>) -> OsString {
     let own = own.filter(|own| !own.is_empty());
     let all: Vec<OsString> = libraries.iter().map(|file| file.clone().into()).chain(own).collect();
     all.join(":".as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_of_the_launcher_are_known() {
+        let words = ["--mca", "pml", "ob1", "-mca", "btl", "tcp,self", "--prtemca", "x", "1", "--mca", "pml"];
+        let words = words.map(OsString::from);
+        let of = |name| parameter(&words, name).map(|value| value.into_string().unwrap());
+        assert_eq!(of("OMPI_MCA_pml").as_deref(), Some("ob1"));
+        assert_eq!(of("OMPI_MCA_btl").as_deref(), Some("tcp,self"));
+        assert_eq!(of("PRTE_MCA_x").as_deref(), Some("1"));
+        for name in ["OMPI_MCA_x", "OMPI_MCA_osc", "UCX_TLS", "pml"] {
+            assert_eq!(of(name), None, "{name}");
+        }
+    }
 }

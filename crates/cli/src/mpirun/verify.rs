@@ -7,7 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use vshmem_cluster::{error, Result};
 use vshmem_mpi::files::Files;
 use vshmem_mpi::settings::Setting;
-use vshmem_mpi::verify::{bytes_on_network, Heard};
+use vshmem_mpi::verify::{bytes_on_network, Heard, Seen, WAYS_OUT};
+
+const HINT: &str = "Leave out what has the MPI talk otherwise (Open MPI: pml, btl, mtl, osc; MPICH: \
+                    MPIR_CVAR_CH4_NETMOD), in options, variables and parameter files. What is set: vshmem mpirun --explain ...";
 
 /// Where UCX writes; `%p` is the rank's pid. The name is this job's alone.
 pub fn log_file() -> String {
@@ -36,25 +39,31 @@ pub struct Watch<'a> {
     hosts: &'a [Host],
     log: &'a str,
     mixed: bool,
+    /// A setting that leads past UCX, and what goes wrong with it.
+    harm: Option<String>,
     /// Bytes that had passed each host's network when the job began.
     before: Vec<Option<u64>>,
 }
 
 impl<'a> Watch<'a> {
     /// Begins to watch.
-    pub fn begin(hosts: &'a [Host], log: &'a str, mixed: bool) -> Watch<'a> {
+    pub fn begin(hosts: &'a [Host], log: &'a str, mixed: bool, settings: &[Setting]) -> Watch<'a> {
+        let mut ways_out = settings.iter().filter(|it| WAYS_OUT.contains(&it.name));
+        let harm =
+            ways_out.find_map(|it| Some(format!("{}={}: {}", it.name, it.value.to_string_lossy(), it.harm?)));
         let before = hosts.iter().map(|host| traffic(&reach(host))).collect();
-        Watch { hosts, log, mixed, before }
+        Watch { hosts, log, mixed, harm, before }
     }
 
-    /// Says what was seen on standard error. An error if ranks that share a pool have not talked
-    /// through it.
-    pub fn end(self) -> Result<()> {
+    /// Says what was seen on standard error, after a job that has ended with this code. An error if ranks
+    /// that share a pool have not talked through it.
+    pub fn end(self, code: u8) -> Result<()> {
         let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
         for (host, before) in self.hosts.iter().zip(&self.before) {
             let files = reach(host);
             let group = groups.entry(host.pool.as_deref().unwrap_or("default")).or_default();
             group.hosts.push(&host.name);
+            group.ranks += host.ranks;
             let log = if self.mixed { log_file_in(&host.name, self.log) } else { self.log.into() };
             let pattern = log.replace("%p", "*");
             if let Some(log) = take_log(&files, &pattern) {
@@ -62,23 +71,26 @@ impl<'a> Watch<'a> {
             }
             if let (Some(before), Some(after)) = (before, traffic(&files)) {
                 let bytes = after.saturating_sub(*before);
+                group.bytes = group.bytes.max(bytes);
                 eprintln!("vshmem: {}: {bytes} bytes passed its network, the launcher's included", host.name);
             }
         }
         let alone = groups.len() == 1;
         let mut faults = Vec::new();
         for (pool, group) in &groups {
-            let transports: Vec<_> = group.heard.transports.iter().map(String::as_str).collect();
-            let said = if transports.is_empty() { "nothing".into() } else { transports.join(" and ") };
-            eprintln!("vshmem: {}: ranks with the pool {pool} have taken {said}", group.hosts.join(","));
-            let fault = group.heard.fault(alone, group.hosts.len() > 1);
+            let (hosts, ranks, bytes) = (group.hosts.len(), group.ranks, group.bytes);
+            let seen = Seen { alone, hosts, ranks, bytes, harm: self.harm.as_deref() };
+            let said = group.heard.said(code);
+            eprintln!("vshmem: {}: ranks with the pool {pool} {said}", group.hosts.join(","));
+            let fault = group.heard.fault(&seen);
+            if let Some(doubt) = group.heard.doubt(&seen).filter(|_| fault.is_none()) {
+                eprintln!("vshmem: warning: {bytes} bytes passed a network, and {doubt}.");
+            }
             faults.extend(fault.map(|why| format!("the pool {pool}: {why}")));
         }
         match faults.first() {
-            Some(fault) => {
-                Err(error!("{fault}").hint("See what is set: vshmem mpirun --explain ...").code(1))
-            }
-            None => Ok(()),
+            Some(fault) if code == 0 => Err(error!("{fault}").hint(HINT).code(1)),
+            _ => Ok(()),
         }
     }
 }
@@ -87,6 +99,9 @@ impl<'a> Watch<'a> {
 #[derive(Default)]
 struct Group<'a> {
     hosts: Vec<&'a str>,
+    ranks: u32,
+    /// The most that have passed the network of one of them.
+    bytes: u64,
     heard: Heard,
 }
 
@@ -95,9 +110,15 @@ fn traffic(files: &Files) -> Option<u64> {
     Some(bytes_on_network(&String::from_utf8_lossy(&table)))
 }
 
-/// What the ranks of a host have written, which is removed.
+/// What the ranks of a host have written of their transports, which is removed; `None`: they have no log.
 fn take_log(files: &Files, pattern: &str) -> Option<String> {
-    let script = format!("cat {pattern} && rm -f {pattern}");
+    // A log of a higher level is too long to be passed on as a whole.
+    let script = format!(
+        r#"set -- {pattern}
+        [ -e "$1" ] || exit 1
+        LC_ALL=C sed -n '/ep_cfg\[/p; / cfg#/p; / env variable/p' "$@"
+        rm -f "$@""#
+    );
     let log = files.output(&["sh".as_ref(), "-c".as_ref(), script.as_ref()])?;
     Some(String::from_utf8_lossy(&log).into_owned())
 }

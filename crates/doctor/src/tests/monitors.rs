@@ -4,7 +4,8 @@
 
 use super::tree::Tree;
 use super::{costly, finding, found, kvm, plant, HOST};
-use crate::{Finding, Outcome};
+use crate::system::Believed;
+use crate::{examine, Finding, Outcome, Saved, System};
 
 const CPUS: &str = "qmp/4242/query-cpus-fast";
 const VENDOR: &str = "qmp/4242/machine/unattached/device[0]/vendor";
@@ -150,4 +151,95 @@ fn a_machine_that_waits_by_mwait_does_not_leave() {
     let flags = super::GUEST.lines().find(|line| line.starts_with("flags")).unwrap();
     let found = plant(super::GUEST, &[DRIVER, ("proc/cpuinfo", &format!("{flags} monitor\n"))], &[]);
     assert!(finding(&found, "idle-exits").why.contains("mwait"));
+}
+
+/// What costs where root's machines are believed, those of user 1000, who asks, and process 900 with its
+/// children.
+fn believing(tree: &Tree) -> Vec<Finding> {
+    let mut system = System::below(tree.system().path(""));
+    system.believed = Some(Believed { users: vec![0, 1000], processes: vec![900] });
+    examine(&system, &kvm(), &Saved::default())
+}
+
+/// A second machine, by its looks: one processor, which is bound to a core of the first one's.
+fn another(user: &str) -> Tree {
+    let tree = Tree::new(HOST);
+    tree.put("proc/777/comm", "qemu-system-x86\n");
+    tree.put("proc/777/status", &format!("Name:\tqemu\nUid:\t{user}\n"));
+    tree.put("proc/777/stat", "777 (qemu) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 2 0 6000 0 0\n");
+    for (number, name, cores) in [(777, "qemu-system-x86", "2-3"), (778, "CPU 0/KVM", "0")] {
+        let at = format!("proc/777/task/{number}");
+        tree.put(&format!("{at}/comm"), &format!("{name}\n"));
+        let stat = format!("{number} (x) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 2 0 6000 0 0\n");
+        tree.put(&format!("{at}/stat"), &stat);
+        tree.put(&format!("{at}/status"), &format!("Cpus_allowed_list:\t{cores}\n"));
+        tree.put(&format!("proc/{number}/timerslack_ns"), "50000\n");
+    }
+    tree
+}
+
+#[test]
+fn what_strangers_show_is_no_reason_to_change_the_host() {
+    let of_ours = ["0 0 0 0", "1000 1000 1000 1000"];
+    for user in of_ours {
+        let found = believing(&another(user));
+        assert!(costly(&found).contains(&"shared-cores"), "{user}");
+        assert!(!finding(&found, "shared-cores").changes.is_empty(), "{user}");
+    }
+    // A stranger's, by a program with the set-user-id bit, too, and one of whom nothing is known.
+    for user in ["1001 1001 1001 1001", "1001 0 0 0", ""] {
+        let found = believing(&another(user));
+        assert_eq!(costly(&found), [""; 0], "{user}");
+        let changes = found.iter().map(|it| it.changes.len()).sum::<usize>();
+        assert_eq!(changes, 0, "{user}");
+        let evidence = &finding(&found, "shared-cores").evidence;
+        assert!(evidence.iter().any(|it| it.of.contains("777") && it.is.contains("left out")), "{user}");
+    }
+    // Not a hypervisor, whoever runs it.
+    let tree = another(of_ours[0]);
+    tree.link("proc/777/exe", "/tmp/sleep");
+    assert_eq!(costly(&believing(&tree)), [""; 0]);
+    tree.link("proc/777/exe", "/usr/bin/qemu-system-x86_64 (deleted)");
+    assert!(costly(&believing(&tree)).contains(&"shared-cores"));
+}
+
+#[test]
+fn machines_with_users_of_their_own_are_believed() {
+    let user = "65001 65001 65001 65001";
+    let is_seen = |tree: &Tree| costly(&believing(tree)).contains(&"shared-cores");
+    assert!(!is_seen(&another(user)));
+    let tree = another(user);
+    tree.put("proc/777/cgroup", "0::/machine.slice/machine-qemu.scope\n");
+    assert!(is_seen(&tree), "libvirt's");
+    tree.put("proc/777/cgroup", "0::/user.slice/machine.slice/x\n");
+    assert!(!is_seen(&tree));
+    // That of a recorded cluster, whose sandbox has started it.
+    tree.put("proc/777/stat", "777 (qemu) S 900 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 2 0 6000 0 0\n");
+    assert!(is_seen(&tree));
+}
+
+#[test]
+fn roles_of_threads_are_believed_only_if_they_agree() {
+    // Two threads that are the same processor, or the process's first thread.
+    let tree = Tree::new(HOST);
+    tree.put("proc/4242/task/4251/comm", "CPU 0/KVM\n");
+    bound(&tree, 4251, "0");
+    assert!(!costly(&found(&tree, &kvm())).contains(&"shared-cores"));
+    let tree = Tree::new(HOST);
+    tree.put("proc/4242/task/4242/comm", "CPU 2/KVM\n");
+    bound(&tree, 4242, "0");
+    assert!(!costly(&found(&tree, &kvm())).contains(&"shared-cores"));
+    // The monitor names a thread of another process, the first one, one processor twice, or another one than
+    // the thread's name says.
+    for (from, to) in [
+        ("\"thread-id\": 4251", "\"thread-id\": 1"),
+        ("\"thread-id\": 4251", "\"thread-id\": 4242"),
+        ("\"cpu-index\": 1", "\"cpu-index\": 0"),
+        ("\"cpu-index\": 1", "\"cpu-index\": 7"),
+    ] {
+        assert!(TWO_SIBLINGS.contains(from));
+        let found = plant(HOST, &[(CPUS, &TWO_SIBLINGS.replace(from, to))], &[]);
+        let it = finding(&found, "guest-siblings");
+        assert!(it.verdict == Outcome::Unknown && it.why.contains("is odd"), "{to}: {}", it.why);
+    }
 }

@@ -13,6 +13,12 @@ fn is_off(own: &str) -> bool {
     matches!(own, "n" | "no" | "off" | "0")
 }
 
+/// Whether Open MPI takes a component for one that this list names, or does not exclude.
+fn admits(list: &str, component: &str) -> bool {
+    let excluded = list.strip_prefix('^');
+    excluded.unwrap_or(list).split(',').any(|name| name.trim() == component) != excluded.is_some()
+}
+
 /// No value of a user's own does harm.
 fn harmless(_: &str, _: &Situation) -> Option<&'static str> {
     None
@@ -149,7 +155,9 @@ pub const TABLE: &[Row] = &[
         value: |it| set(if it.prrte { "^rdma" } else { "^ucx,rdma" }),
         reason: "osc/rdma finds no way to another host, one-sided operations by version 4's osc/ucx are not \
                  finished at the end of a fence, and Debian's configuration leaves out the good one of 5",
-        harm: harmless,
+        harm: |own, _| {
+            admits(own, "rdma").then_some("osc/rdma does one-sided operations past UCX, by TCP, or not at all")
+        },
     },
     Row {
         name: "OMPI_MCA_mpi_add_procs_cutoff",

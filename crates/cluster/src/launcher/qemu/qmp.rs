@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vshmem_agent::peer_of;
 
 /// A monitor connection.
@@ -20,34 +20,107 @@ pub struct Qmp {
 }
 
 enum Connection {
-    Socket(BufReader<UnixStream>),
+    Socket(BufReader<Bounded>),
     Libvirt(Domain),
 }
 
 /// How long QEMU may take to answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longer than any line of QEMU.
+/// Longer than any line of QEMU, and than all that it says until it has answered a command.
 const MAX_LENGTH: u64 = 16 << 20;
 
-impl Qmp {
-    /// Connects and leaves the negotiation mode. QEMU serves one connection of a socket at a time.
-    pub fn connect(socket: &Path, timeout: Duration) -> Result<Qmp> {
-        let open = || -> std::io::Result<Qmp> {
-            let stream = UnixStream::connect(socket)?;
-            stream.set_read_timeout(Some(timeout))?;
-            stream.set_write_timeout(Some(timeout))?;
-            let connection = Connection::Socket(BufReader::new(stream));
-            Ok(Qmp { connection })
-        };
-        let mut qmp = open().explain(|| format!("could not reach QEMU at {}", socket.display()))?;
-        if let Connection::Socket(reader) = &mut qmp.connection {
-            line(reader).map_err(|error| {
-                error!("{error}, at {}", socket.display()).hint(
-                    "QEMU talks to one program at a time there: is another one connected? Give QEMU a second -qmp socket.",
-                )
-            })?;
+/// A socket of which all reads have one deadline, and one limit of bytes: what talks on and on, by events or
+/// without ever ending its line, does not answer.
+struct Bounded {
+    stream: UnixStream,
+    timeout: Duration,
+    /// Each command has as long, and not all together.
+    renews: bool,
+    deadline: Instant,
+    left: u64,
+}
+
+impl Bounded {
+    fn new(stream: UnixStream, timeout: Duration, deadline: Instant, renews: bool) -> Bounded {
+        Bounded { stream, timeout, renews, deadline, left: MAX_LENGTH }
+    }
+
+    /// A command begins.
+    fn renew(&mut self) {
+        if self.renews {
+            self.deadline = Instant::now() + self.timeout;
+            self.left = MAX_LENGTH;
         }
+    }
+
+    fn remaining(&self) -> std::io::Result<Duration> {
+        let remaining = self.deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        Ok(remaining)
+    }
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let most = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        if most == 0 {
+            return Err(std::io::Error::new(ErrorKind::InvalidData, "it says too much"));
+        }
+        self.stream.set_read_timeout(Some(self.remaining()?))?;
+        let len = self.stream.read(&mut buffer[..most])?;
+        self.left -= len as u64;
+        Ok(len)
+    }
+}
+
+/// Connects by a deadline: a socket whose queue is full has its client wait.
+fn connected(socket: &Path, timeout: Duration) -> std::io::Result<UnixStream> {
+    use rustix::net::sockopt::{set_socket_timeout, Timeout};
+    use rustix::net::{connect, socket_with, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&stream, Timeout::Send, Some(timeout))?;
+    connect(&stream, &SocketAddrUnix::new(socket)?)?;
+    Ok(stream.into())
+}
+
+impl Qmp {
+    /// Connects and leaves the negotiation mode. QEMU serves one connection of a socket at a time. It has as
+    /// long for the answer to each command.
+    pub fn connect(socket: &Path, timeout: Duration) -> Result<Qmp> {
+        Qmp::open(socket, timeout, true, |_, _| Ok(()))
+    }
+
+    /// The same, for a dialogue that has so long as a whole. `admit` says whether the process that listens
+    /// there, by its pid and user, is one to talk to; nothing was said before.
+    pub fn dialogue(
+        socket: &Path,
+        timeout: Duration,
+        admit: impl FnOnce(i32, u32) -> Result<()>,
+    ) -> Result<Qmp> {
+        Qmp::open(socket, timeout, false, admit)
+    }
+
+    fn open(
+        socket: &Path,
+        timeout: Duration,
+        renews: bool,
+        admit: impl FnOnce(i32, u32) -> Result<()>,
+    ) -> Result<Qmp> {
+        let deadline = Instant::now() + timeout;
+        let at = || format!("could not reach QEMU at {}", socket.display());
+        let stream = connected(socket, timeout).explain(at)?;
+        let (pid, user) = peer_of(&stream).explain(at)?;
+        admit(pid, user)?;
+        let mut reader = BufReader::new(Bounded::new(stream, timeout, deadline, renews));
+        line(&mut reader).map_err(|error| {
+            error!("{error}, at {}", socket.display()).hint(
+                "QEMU talks to one program at a time there: is another one connected? Give QEMU a second -qmp socket.",
+            )
+        })?;
+        let mut qmp = Qmp { connection: Connection::Socket(reader) };
         qmp.call("qmp_capabilities", json!({}))?;
         Ok(qmp)
     }
@@ -81,7 +154,7 @@ impl Qmp {
     /// The pid and the user of the process at the other end.
     fn peer(&self) -> Option<(i32, u32)> {
         match &self.connection {
-            Connection::Socket(reader) => peer_of(reader.get_ref()).ok(),
+            Connection::Socket(reader) => peer_of(&reader.get_ref().stream).ok(),
             Connection::Libvirt(_) => None,
         }
     }
@@ -119,7 +192,8 @@ impl Qmp {
         let Connection::Socket(reader) = &mut self.connection else {
             return Err(Error::new("libvirt passes no descriptors on to QEMU"));
         };
-        send_with(reader.get_ref(), order.as_bytes(), descriptor)
+        reader.get_mut().renew();
+        send_with(&reader.get_ref().stream, order.as_bytes(), descriptor)
             .explain(|| "giving QEMU a descriptor".into())?;
         self.read_result(command)?.map_err(|why| error!("QEMU refused {command}: {why}"))
     }
@@ -135,9 +209,11 @@ impl Qmp {
             Connection::Libvirt(domain) => result_of(&domain.monitor(&order)?)
                 .ok_or_else(|| Error::new("libvirt's answer from QEMU's monitor is odd")),
             Connection::Socket(reader) => {
-                reader
-                    .get_mut()
-                    .write_all(order.as_bytes())
+                let socket = reader.get_mut();
+                socket.renew();
+                let remaining = socket.remaining().and_then(|it| socket.stream.set_write_timeout(Some(it)));
+                remaining
+                    .and_then(|()| socket.stream.write_all(order.as_bytes()))
                     .explain(|| format!("asking QEMU to {command}"))?;
                 self.read_result(command)
             }
@@ -179,9 +255,9 @@ pub(crate) fn result_of(answer: &Value) -> Option<std::result::Result<Value, Str
     answer.get("return").map(|value| Ok(value.clone()))
 }
 
-fn line(reader: &mut BufReader<UnixStream>) -> Result<Value> {
+fn line(reader: &mut BufReader<Bounded>) -> Result<Value> {
     let mut text = String::new();
-    let len = match reader.take(MAX_LENGTH).read_line(&mut text) {
+    let len = match reader.read_line(&mut text) {
         Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
             return Err(Error::new("QEMU does not answer"))
         }
@@ -206,6 +282,76 @@ pub(crate) fn parse_threads(answer: &Value) -> Option<Vec<i32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What connects to something that greets as QEMU does, and then says this again and again.
+    fn talks_to(name: &str, says: &'static str, patience: u64) -> (Result<Qmp>, Duration) {
+        let socket = std::env::temp_dir().join(format!("vshmem-qmp-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_file(&socket);
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            let _ = client.write_all(b"{\"QMP\": {}}\n");
+            while client.write_all(says.as_bytes()).is_ok() {
+                std::thread::sleep(Duration::from_millis(if says.len() < 1000 { 20 } else { 0 }));
+            }
+        });
+        let begun = Instant::now();
+        let qmp = Qmp::connect(&socket, Duration::from_millis(patience));
+        let took = begun.elapsed();
+        std::fs::remove_file(&socket).unwrap();
+        server.join().unwrap();
+        (qmp, took)
+    }
+
+    #[test]
+    fn a_monitor_that_never_answers_is_left_in_time() {
+        // Events without end, a line without end, and words without a line.
+        for (name, says) in [("events", "{\"event\": \"RESUME\"}\n"), ("line", " "), ("empty", "[]\n")] {
+            let (qmp, took) = talks_to(name, says, 400);
+            let why = qmp.err().expect("it does not answer").to_string();
+            assert!(why.contains("does not answer"), "{name}: {why}");
+            assert!(took < Duration::from_secs(4), "{name}: {took:?}");
+        }
+    }
+
+    #[test]
+    fn who_is_not_admitted_is_told_nothing() {
+        let socket = std::env::temp_dir().join(format!("vshmem-qmp-{}-stranger", std::process::id()));
+        let _ = std::fs::remove_file(&socket);
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let refused = Qmp::dialogue(&socket, Duration::from_secs(5), |pid, user| {
+            assert_eq!((pid, user), (std::process::id() as i32, uid()));
+            Err(Error::new("a stranger"))
+        });
+        assert!(refused.is_err_and(|why| why.to_string().starts_with("a stranger")));
+        let mut heard = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut heard).unwrap();
+        assert!(heard.is_empty());
+        std::fs::remove_file(&socket).unwrap();
+    }
+
+    #[test]
+    fn what_a_monitor_says_is_bounded() {
+        const LONG: &str = match std::str::from_utf8(&[b' '; 65536]) {
+            Ok(text) => text,
+            Err(_) => panic!(),
+        };
+        let why = talks_to("much", LONG, 60_000).0.err().expect("it says too much").to_string();
+        assert!(why.contains("it says too much"), "{why}");
+    }
+
+    #[test]
+    fn a_monitor_with_a_full_queue_is_not_waited_for() {
+        let socket = std::env::temp_dir().join(format!("vshmem-qmp-{}-full", std::process::id()));
+        let _ = std::fs::remove_file(&socket);
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let _first = UnixStream::connect(&socket).unwrap();
+        let begun = Instant::now();
+        let full = (0..2).map(|_| connected(&socket, Duration::from_millis(200))).any(|it| it.is_err());
+        assert!(full && begun.elapsed() < Duration::from_secs(4));
+        std::fs::remove_file(&socket).unwrap();
+    }
 
     #[test]
     fn threads_come_in_the_order_of_cores() {

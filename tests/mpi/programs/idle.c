@@ -1,0 +1,8 @@
+/* Ranks that begin and end, and send each other nothing. */
+#include <mpi.h>
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Finalize();
+    return 0;
+}
