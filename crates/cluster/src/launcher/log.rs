@@ -24,7 +24,9 @@ pub fn tail(log: &Path) -> String {
 /// The lines of a log that say most of how a machine has ended.
 fn shown(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    if let Some(panic) = lines.iter().position(|line| line.contains(PANIC)) {
+    // The trace ends with the same words, behind these.
+    let begins = |line: &&str| line.contains(PANIC) && !line.contains("---[ end ");
+    if let Some(panic) = lines.iter().rposition(begins) {
         lines.truncate(panic + 1);
     }
     lines.split_off(lines.len().saturating_sub(SHOWN))

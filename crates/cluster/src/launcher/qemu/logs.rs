@@ -70,6 +70,10 @@ impl LogWriter {
         let lock = File::open(directory).explain(failed)?;
         // The writer of an earlier machine of this name may not be done.
         flock(&lock, FlockOperation::LockExclusive).explain(failed)?;
+        // What it had said is not this one's.
+        for log in [console(directory), qemu(directory)] {
+            let _ = fs::remove_file(rotated(&log));
+        }
         Ok(LogWriter {
             console: (said, Log::new(console(directory)).explain(failed)?),
             qemu: (errors, Log::new(qemu(directory)).explain(failed)?),
