@@ -122,6 +122,9 @@ if LIMIT=300 vshmem up -n 1 --no-net --no-doorbell --pool "$pool" --spare-pools 
     passed "a machine comes up with another pool"
     code "which works" 0 in_pool vm0 perl "$common/tell.pl" five
     code "one more is granted" 0 vshmem grant "$other" vm0
+    # Moved, it would have the pools as they were, and write that over what others have.
+    equal "QEMU refuses to move it, for each of its pools" 3 \
+        "$(monitor vm0 query-migrate | grep -o 'peer mode' | wc -l)"
     vshmem pool create "$other-2" --size 1M
     refused "there is no room for yet another" "no free port" vshmem grant "$other-2" vm0
     vshmem pool rm "$other-2"

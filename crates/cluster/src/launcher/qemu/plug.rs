@@ -54,9 +54,7 @@ pub fn plug(
             add_memory(qmp, access, pool, &backing, size)?;
             match pool.transport {
                 Some(_) => json!({"driver": "virtio-pmem-pci", "id": id, "bus": bus.bus, "memdev": backing}),
-                None => {
-                    json!({"driver": "ivshmem-plain", "id": id, "bus": bus.bus, "memdev": backing, "master": "on"})
-                }
+                None => json!({"driver": "ivshmem-plain", "id": id, "bus": bus.bus, "memdev": backing}),
             }
         }
     };
