@@ -51,7 +51,8 @@ failed=0
 part() { # part NAME SETTING COMMAND...
     name=$1 setting=$2
     shift 2
-    case " ${SOAK_PARTS:-woken hostile storm machines clusters images kmod crash fuzz many mpi newest packages} " in
+    all="woken hostile storm machines clusters images kmod crash fuzz many mpi newest packages"
+    case " ${SOAK_PARTS:-$all} " in
     *" $name "*) ;;
     *) return 0 ;;
     esac

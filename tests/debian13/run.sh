@@ -1,15 +1,15 @@
 #!/bin/sh
 # The tests on a Debian 13 on which nothing is installed, as the README tells a new user to run them.
 #
-#   tests/debian13/run.sh                     `make demo`, then `make test`
-#   tests/debian13/run.sh SUITE...            only these suites, whole, and `make install` at the end
-#   tests/debian13/run.sh --built SUITE...    these, with what was built here, as packages of Debian 12 run there
+#   tests/debian13/run.sh                    `make demo`, then `make test`
+#   tests/debian13/run.sh SUITE...           only these suites, whole, and `make install` at the end
+#   tests/debian13/run.sh --built SUITE...   these, with what was built here: as packages of Debian 12 do there
 #
 # What they need is installed there by themselves; what is built there is built by that system's Rust, the
-# oldest that is supported. MACHINES_CASES and MPI_CASES choose cases; BACKPORTS names packages to take from its
-# backports; TEST_SYSTEM=noble takes Ubuntu 24.04 (trixie). What machines boot, and MPIs of PyPI, are kept in
-# the cache. Logs, and a record of what passed, are left in RESULTS (target/debian13). Exit status 77: such a
-# system can't be had here.
+# oldest that is supported. MACHINES_CASES and MPI_CASES choose cases; BACKPORTS names packages to take from
+# its backports; TEST_SYSTEM=noble takes Ubuntu 24.04 (trixie). What machines boot, and MPIs of PyPI, are kept
+# in the cache. Logs, and a record of what passed, are left in RESULTS (target/debian13). Exit status 77: such
+# a system can't be had here.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -47,7 +47,8 @@ if [ "${1:-}" = --built ]; then
         scripts/cargo.sh --exec build --quiet --release --locked -p $program
     done
     mkdir -p "$checkout/target/release"
-    for name in vshmem vshmem-place vshmem-balance libvshmem.so libvshmem_ucx.so doorbell-soak transport-contract; do
+    for name in vshmem vshmem-place vshmem-balance libvshmem.so libvshmem_ucx.so doorbell-soak \
+        transport-contract; do
         cp "$target/release/$name" "$checkout/target/release/"
     done
 else
@@ -65,6 +66,7 @@ mkdir -p "$kept" "$results" "$work/system/root/.cache/vshmem" "$checkout/target/
 status=0
 SYSTEM_BINDS="$kept:/root/.cache/vshmem $results:/home/vshmem/target/test" \
     as_root -- "$root/tests/enter.sh" "$work/system" "$archive" \
-    env CI="${CI:-}" BACKPORTS="${BACKPORTS:-}" MACHINES_CASES="${MACHINES_CASES:-}" MPI_CASES="${MPI_CASES:-}" \
+    env CI="${CI:-}" BACKPORTS="${BACKPORTS:-}" \
+    MACHINES_CASES="${MACHINES_CASES:-}" MPI_CASES="${MPI_CASES:-}" \
     /home/vshmem/tests/debian13/try.sh "$@" || status=$?
 exit "$status"

@@ -84,8 +84,8 @@ need_machines() {
     fi
 }
 
-# need_program PACKAGE FEATURE NAME: a program of ours that machines run is built, unless VSHMEM_TEST_BUILT says
-# that it is
+# need_program PACKAGE FEATURE NAME: a program of ours that machines run is built, unless VSHMEM_TEST_BUILT
+# says that it is
 need_program() {
     [ -z "${VSHMEM_TEST_BUILT:-}" ] || return 0
     "$MACHINES_ROOT/scripts/cargo.sh" --exec build --release --locked --manifest-path \

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What the package registries have by now: says what is newer than what the tests know, and tries it. A part of
-# `make soak`.
+# What the package registries have by now: says what is newer than what the tests know, and tries it. A part
+# of `make soak`.
 #
 #   MPICH and Open MPI of PyPI, each with the UCX that it brings: the case 5-pypi of the suite mpi
 #   QEMU of Debian 13 and of its backports: cases of the suite machines in a Debian 13
@@ -35,7 +35,8 @@ attempt() {
         failed=$((failed + 1))
         echo "FAIL    $1"
     fi
-    grep -E '^(FAILED|failed:|skip|bare:|debian13:|[0-9]+ passed)' "$work/out" | tail -n 20 | sed 's/^/        /' || true
+    grep -E '^(FAILED|failed:|skip|debian13:|[0-9]+ passed)' "$work/out" | tail -n 20 |
+        sed 's/^/        /' || true
 }
 
 python3 -m venv "$work/venv"
@@ -62,17 +63,18 @@ for library in "${XDG_CACHE_HOME:-$HOME/.cache}"/vshmem/mpi/*/lib/*/libucp.so.0;
     echo "newest: UCX $("${VSHMEM_BIN:-$target/release/vshmem}" library-version "$library") in $library"
 done
 
+# qemu_of RECORD: the version of QEMU in it
+qemu_of() {
+    /usr/bin/python3 -c 'import json, sys
+print(json.load(open(sys.argv[1]))["versions"].get("QEMU", ""))' "$1" 2>/dev/null || true
+}
+
 # in_debian13 WHAT [BACKPORTED]: machines of that system's QEMU, or that of its backports
 in_debian13() {
     attempt "$1" env BACKPORTS="${2:-}" MACHINES_CASES="1-exec 2-run 3-ipc A-grant C-restart" \
         RESULTS="$work/debian13" tests/debian13/run.sh --built machines
-    local now
-    now=$(/usr/bin/python3 -c 'import json, sys
-print(json.load(open(sys.argv[1]))["versions"].get("QEMU", ""))' "$work/debian13/tested.json" 2>/dev/null) || true
-    tell "QEMU of $1" "$known" "$now"
+    tell "QEMU of $1" "$(qemu_of docs/tested/debian-13.json)" "$(qemu_of "$work/debian13/tested.json")"
 }
-known=$(/usr/bin/python3 -c 'import json, sys
-print(json.load(open(sys.argv[1]))["versions"].get("QEMU", ""))' docs/tested/debian-13.json 2>/dev/null || true)
 in_debian13 "Debian 13"
 in_debian13 "Debian 13's backports" qemu-system-x86
 

@@ -93,7 +93,7 @@ impl Mpi {
             refuse_other(files, command, found.kind)?;
         }
         let ucx = ucx_of(files, &loader, &found)?;
-        let version = asked::mpi_version(files, &found, &launcher);
+        let version = asked::mpi_version(files, &found.file, &launcher);
         let library = Library { file: found.file, version };
         Ok(Mpi { kind: found.kind, ucx, library, launcher, shmem })
     }

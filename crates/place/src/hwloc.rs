@@ -31,8 +31,10 @@ pub fn read(source: Option<&str>) -> Result<Topology, String> {
             (read.and_then(|it| it.build().map_err(sentence)), "this host".to_owned())
         }
         Some(path) if Path::new(path).exists() => {
-            let read = Hwloc::builder().from_xml_file(path).map_err(|e| e.to_string());
-            (read.and_then(|it| it.build().map_err(|why| of_file(path, why))), path.to_owned())
+            // libxml finds out what is wrong before, hwloc's own reader afterwards.
+            let read = Hwloc::builder().from_xml_file(path).map_err(|why| why.to_string());
+            let read = read.and_then(|it| it.build().map_err(sentence));
+            (read.map_err(|why| of_file(path, why)), path.to_owned())
         }
         Some(text) if text.contains(':') && !text.contains('/') && !text.ends_with(".xml") => {
             let read = Hwloc::builder().from_synthetic(text).map_err(|e| e.to_string());
@@ -52,8 +54,8 @@ fn sentence(why: RawHwlocError) -> String {
     }
 }
 
-/// Why hwloc could not read a file, which it does not say itself.
-fn of_file(path: &str, why: RawHwlocError) -> String {
+/// Why hwloc could not read a file, if the file shows more than hwloc says.
+fn of_file(path: &str, why: String) -> String {
     let text = match std::fs::read(path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) => return error.to_string(),
@@ -66,7 +68,7 @@ fn of_file(path: &str, why: RawHwlocError) -> String {
                 "hwloc {theirs} has written it, and this is hwloc {has}: write it with lstopo of hwloc {has}"
             )
         }
-        Some(_) => sentence(why),
+        Some(_) => why,
     }
 }
 

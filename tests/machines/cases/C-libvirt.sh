@@ -122,8 +122,9 @@ code "a machine by other means than the rest" 2 vshmem up "$work/refused.toml"
 contains "is refused, with what to do" "All machines have the same via" "$(cat "$work/out")"
 
 # The machines of a file. libvirt's QEMU opens what they see by its path, as a user without rights.
-if [ "$(id -u)" -eq 0 ] && ! setpriv --reuid 65000 --regid 65000 --clear-groups test -r "$MACHINES_TARGET"; then
-    echo "skip    machines of a file by libvirt: other users can't enter $MACHINES_TARGET (chmod o+x its parents)"
+if [ "$(id -u)" -eq 0 ] &&
+    ! setpriv --reuid 65000 --regid 65000 --clear-groups test -r "$MACHINES_TARGET"; then
+    echo "skip    machines of a file by libvirt: other users can't enter $MACHINES_TARGET: chmod o+x above"
     return
 fi
 export VSHMEM_CLUSTER=${cluster}d

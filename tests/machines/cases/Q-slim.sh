@@ -44,7 +44,8 @@ spent() { time_of "$(pid_of "$1")/task/$(processor_of "$1")"; }
 taken() { vshmem exec "$1" -- cat /proc/meminfo |
     awk '/^MemTotal/ { total = $2 } /^MemAvailable/ { print total - $2 }'; }
 # Buffers of a machine's serial ports, in KiB: with QEMU 10 8 times as many as with 7.2.
-buffers() { vshmem exec -u root "$1" -- cat /proc/slabinfo | awk '$1 == "kmalloc-4k" { print $3 * $4 / 1024 }'; }
+buffers() { vshmem exec -u root "$1" -- cat /proc/slabinfo |
+    awk '$1 == "kmalloc-4k" { print $3 * $4 / 1024 }'; }
 # Debian's kernel for clouds has no 9p, by which others see the program.
 quanta() { vshmem exec "$1" -- sh -c 'cat >/tmp/fwq && chmod 755 /tmp/fwq && exec /tmp/fwq 1000 1000000' \
     <"$work/fwq"; }

@@ -3,8 +3,8 @@
     terminal.py STEP... -- COMMAND...
 
 wait:TEXT waits until the terminal shows it, from where the last one stood; send:TEXT types (both
-with Python's escapes); size:LINESxCHARACTERS makes the terminal that large; kill:NAME sends the command
-a signal; run:COMMAND has a shell do something meanwhile. Shows at last what the terminal has shown,
+with Python's escapes); size:LINESxCHARACTERS makes the terminal that large; kill:NAME sends the
+command a signal; run:COMMAND has a shell do something meanwhile. Shows at last what the terminal has shown,
 and whether its modes are as they were. Exits as the command does, as shells tell it, and with 99 if
 something takes too long.
 """

@@ -31,7 +31,8 @@ import sys
 library, copy, version = sys.argv[1:]
 other = ("9.9." + "9" * len(version))[: len(version)]
 bytes = pathlib.Path(library).read_bytes()
-pathlib.Path(copy).write_bytes(bytes.replace(b"\0" + version.encode() + b"\0", b"\0" + other.encode() + b"\0"))
+texts = [b"\0" + text.encode() + b"\0" for text in (version, other)]
+pathlib.Path(copy).write_bytes(bytes.replace(*texts))
 PYTHON
 code "a program is linked with an MPI of version 9.9" 0 \
     mpicc.mpich -O2 "$MPI_HERE/programs/points.c" -o "$fake/points" -Wl,-rpath,"$fake/lib"

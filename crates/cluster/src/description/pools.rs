@@ -107,8 +107,8 @@ struct Room {
 }
 
 impl Room {
-    /// An error unless a pool of this size can be used whole. A small host still gets one of the default size,
-    /// which takes memory only where it is used.
+    /// An error unless a pool of this size can be used whole. A small host still gets one of the default
+    /// size, which takes memory only where it is used.
     fn check(&self, name: &str, size: u64) -> Result<(), Error> {
         let wanted = size::show(size);
         if let Some(total) = self.total.filter(|total| size > (*total).max(vshmem_pool::DEFAULT_POOL)) {

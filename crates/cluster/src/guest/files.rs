@@ -16,7 +16,8 @@ use std::path::Path;
 const TREES: &str = "/run/vshmem";
 
 /// The cache of writable trees: what one machine writes others read, also in a file that they have open.
-/// Without `directio` Linux 6.4 and newer keep pages; older ones keep none by themselves, and ignore the word.
+/// Without `directio` Linux 6.4 and newer keep pages; older ones keep none by themselves, and ignore the
+/// word.
 pub const SEEN_BY_OTHERS: &str = "mmap,directio";
 
 /// Mounts a file tree of the host's, with this kind of cache.

@@ -9,8 +9,8 @@ use crate::system::Unseen;
 const AT: &str = "sys/devices/system/clocksource/clocksource0";
 /// Sources that a processor reads by itself.
 pub const FAST: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"];
-/// The source of Xen's machines. Programs read it by themselves where Xen vouches for the counter, which no file
-/// tells. It is memory of the kernel's and the counter, so nothing leaves the machine for it.
+/// The source of Xen's machines. Programs read it by themselves where Xen vouches for the counter, which no
+/// file tells. It is memory of the kernel's and the counter, so nothing leaves the machine for it.
 const XEN: &str = "xen";
 /// Sources that are devices: a hypervisor emulates them.
 const DEVICES: [&str; 2] = ["acpi_pm", "hpet"];

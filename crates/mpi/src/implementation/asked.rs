@@ -1,6 +1,6 @@
 //! The versions of MPI and UCX, as their own libraries or programs tell them.
 
-use super::{Found, Launcher};
+use super::launcher::Launcher;
 use crate::files::Files;
 use crate::versions::Version;
 use std::ffi::{c_char, c_int, c_void, CStr, CString, OsStr};
@@ -15,8 +15,8 @@ const COMMAND: &str = "library-version";
 const MOST_TEXT: usize = 8192;
 
 /// The version of MPI: by its library where that can be loaded here, else by its launcher.
-pub fn mpi_version(files: &Files, found: &Found, launcher: &Launcher) -> Option<Version> {
-    by_library(files, &found.file).or_else(|| {
+pub fn mpi_version(files: &Files, library: &Path, launcher: &Launcher) -> Option<Version> {
+    by_library(files, library).or_else(|| {
         let printed = files.output(&[launcher.file.as_os_str(), "--version".as_ref()])?;
         Version::in_text(&String::from_utf8_lossy(&printed))
     })

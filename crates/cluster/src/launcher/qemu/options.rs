@@ -181,8 +181,8 @@ fn pools(out: &mut Arguments, spec: &MachineSpec<'_>) {
         out.add("-object", &format!("memory-backend-file,id={backing},{memory}"));
         let shown = match pool.dax {
             true => format!("virtio-pmem-pci,memdev={backing}"),
-            // Not master=on: QEMU would send the pool along with a machine that somebody moves, and write what
-            // it was over what others have in it meanwhile. So it refuses to move one that has a pool.
+            // Not master=on: QEMU would send the pool along with a machine that somebody moves, and write
+            // what it was over what others have in it meanwhile. So it refuses to move one that has a pool.
             false => format!("ivshmem-plain,memdev={backing}"),
         };
         out.add("-device", &format!("{shown},id={device},bus={port}"));
