@@ -83,8 +83,8 @@ try "$programs/opened/next.so $library" dlfcn before "$programs/opened"
 try "$library $programs/opened/next.so" dlfcn after "$programs/opened"
 
 # Without death: QEMU's own thread outlives those of the program. A segment that had an owner before is not
-# emptied (REMOVE); nothing can be mapped at zero; 2000 processes are many for QEMU; it makes vfork a fork, and
-# the program that is executed there is the host's.
+# emptied (REMOVE); nothing can be mapped at zero; 2000 processes are many for QEMU; it makes vfork a fork,
+# and the program that is executed there is the host's.
 TESTS="sem msg shm process handlers users stopped stress" RUNNER=$runner \
     LEFT_OUT="shm/a_new_segment_is_zero_also_where_an_old_one_was shm/an_address_in_the_first_page_is_zero \
 process/many_short_lives process/survives_vfork" \

@@ -3,7 +3,7 @@
 #
 #   tests/debian13/run.sh                    `make demo`, then `make test`
 #   tests/debian13/run.sh SUITE...           only these suites, whole, and `make install` at the end
-#   tests/debian13/run.sh --built SUITE...   these, with what was built here: as packages of Debian 12 do there
+#   tests/debian13/run.sh --built SUITE...   these, with what was built here, as a package may be
 #
 # What they need is installed there by themselves; what is built there is built by that system's Rust, the
 # oldest that is supported. MACHINES_CASES and MPI_CASES choose cases; BACKPORTS names packages to take from

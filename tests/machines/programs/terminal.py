@@ -4,9 +4,9 @@
 
 wait:TEXT waits until the terminal shows it, from where the last one stood; send:TEXT types (both
 with Python's escapes); size:LINESxCHARACTERS makes the terminal that large; kill:NAME sends the
-command a signal; run:COMMAND has a shell do something meanwhile. Shows at last what the terminal has shown,
-and whether its modes are as they were. Exits as the command does, as shells tell it, and with 99 if
-something takes too long.
+command a signal; run:COMMAND has a shell do something meanwhile. Shows at last what the terminal
+has shown, and whether its modes are as they were. Exits as the command does, as shells tell it, and
+with 99 if something takes too long.
 """
 
 import fcntl
