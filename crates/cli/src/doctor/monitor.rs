@@ -17,7 +17,9 @@ pub fn ask(socket: &Socket, command: &str, arguments: Value) -> Result<Value, St
         let starts_it = user == 0 || user == own;
         match u32::try_from(pid).is_ok_and(|pid| pid == socket.process) || socket.is_passed && starts_it {
             true => Ok(()),
-            false => Err(error!("process {pid} listens at {}, and not QEMU", socket.path.display())),
+            false => {
+                Err(error!("process {pid} listens at {}, and not the machine's own", socket.path.display()))
+            }
         }
     };
     let answer = || Qmp::dialogue(&socket.path, PATIENCE, admit)?.call(command, arguments);

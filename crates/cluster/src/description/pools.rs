@@ -119,8 +119,10 @@ impl Room {
             .hint("Make it smaller: --pool-size, or size in the file."));
         }
         if let Some(most) = self.reach.filter(|most| size > *most).map(size::show) {
-            return Err(error!("the pool {name} would have {wanted}, and machines can address one of {most}")
-                .hint("Make it smaller: --pool-size, or size in the file. With KVM more can be addressed, as a rule."));
+            return Err(error!(
+                "the pool {name} would have {wanted}, and machines can address one of {most}"
+            )
+            .hint("Make it smaller: --pool-size, or size in the file."));
         }
         Ok(())
     }
