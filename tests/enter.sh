@@ -25,6 +25,8 @@ mount -t devpts -o newinstance,ptmxmode=666 devpts "$directory/dev/pts"
 ln -s pts/ptmx "$directory/dev/ptmx"
 mkdir -m 1777 "$directory/dev/shm"
 mount -t tmpfs -o mode=1777 shm "$directory/dev/shm"
+# As Debian's installer has it: a host knows its own name.
+printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(uname -n)" >"$directory/etc/hosts"
 for bind in ${SYSTEM_BINDS:-}; do mount --bind "${bind%%:*}" "$directory${bind#*:}"; done
 # No chroot, in which there are no name spaces of users.
 mount --rbind "$directory" "$directory"

@@ -38,12 +38,13 @@ ip link add name eth0 netns "$one" type veth peer name eth0 netns "$two"
 nsenter -t "$one" --net sh -ec 'ip addr add 10.99.0.1/24 dev eth0; ip link set eth0 up'
 nsenter -t "$two" --net sh -ec 'ip addr add 10.99.0.2/24 dev eth0; ip link set eth0 up'
 
+# Debian 13's Level Zero, a part of hwloc, crashes in so bare a container, without Vshmem as well.
 for mpi in mpich openmpi; do
     need mpicc.$mpi "the package of $mpi for development"
     need mpiexec.$mpi "the package of $mpi"
     mpicc.$mpi -Wall -Wextra -Werror -O2 "$here/mpi/ring.c" -o ring.$mpi
     timeout 90 "$vshmem" mpirun -host one,two --exec 'podman exec -i {}' --pool "$pool" --verify-transport \
-        ./ring.$mpi >job.log 2>&1 </dev/null || fail "$mpi: $(cat job.log)"
+        -x HWLOC_COMPONENTS=-levelzero ./ring.$mpi >job.log 2>&1 </dev/null || fail "$mpi: $(cat job.log)"
     grep -q '^2 processes done' job.log || fail "$mpi: $(cat job.log)"
     grep -q 'have taken sysv$' job.log || fail "$mpi, but not by the pool: $(cat job.log)"
 done

@@ -48,24 +48,27 @@ for mpi in mpich openmpi; do
     refused 127 "there is no program ./ring.$mpi" one:2 ./ring.$mpi
     refused 2 "no further ones behind ':'" one:2 -n 1 below/ring.$mpi : -n 1 below/ring.$mpi
 done
-# What a rank of its own MPI sees
+# What a rank of its own MPI sees. The first to end ends the others.
 cat >sees <<'S'
 #!/bin/sh
 rank=${PMI_RANK:-$OMPI_COMM_WORLD_RANK}
-[ "$rank" != 0 ] || echo "input $(cat)"
+[ "$rank" != 0 ] || [ -n "${DEAF:-}" ] || echo "input $(cat)"
 sed -n "s/^Cpus_allowed_list:/rank $rank of $(hostname) has $FIRST $SECOND in ${PWD##*/}, processors/p" \
     /proc/self/status
+[ "$rank" = 0 ] || sleep 1
 exit "$1"
 S
 chmod +x sees
 printf '# both\none slots = 1 max_slots=2\ntwo:1 # the other\n' >both
 for mpi in mpich openmpi; do
-    code=0
+    code=0 deaf=() texts=("rank 0 of one has 1 2 in below" "rank 1 of [a-z]* has 1 2 in below")
+    # Open MPI 5 may hang there (docs/guide-mpi.md, "Limits").
+    if [ $mpi = openmpi ] && ! command -v orted >/dev/null; then deaf=(-x DEAF=1); else texts+=("input given"); fi
     echo given | timeout 60 "$vshmem" mpirun --exec "$dir/in-host {}" --pool "$pool" --mpi $mpi -f both \
-        --map-by ppr:1:node --oversubscribe -genv FIRST 1 -x SECOND=2 --wdir "$dir/below" "$dir/sees" 7 \
-        >job.log 2>&1 || code=$?
+        --map-by ppr:1:node --oversubscribe "${deaf[@]}" -genv FIRST 1 -x SECOND=2 --wdir "$dir/below" \
+        "$dir/sees" 7 >job.log 2>&1 || code=$?
     equal "$mpi: the exit code of ranks" 7 $code
-    for text in "input given" "rank 0 of one has 1 2 in below" "rank 1 of [a-z]* has 1 2 in below"; do
+    for text in "${texts[@]}"; do
         grep -q "$text" job.log || fail "$mpi: no '$text': $(cat job.log)"
     done
 done
@@ -94,12 +97,15 @@ else
     equal "cores of two ranks" 2 "$(sed -n 's/.*processors//p' job.log | sort -u | wc -l)"
 fi
 
-# The names lead to one address: Open MPI takes both hosts for the first, and is found out.
+# The names lead to one address: Open MPI 4 takes both hosts for the first, and is found out.
 for mpi in mpich openmpi; do
     job one,two below/ring.$mpi || fail "$mpi in two hosts: $(cat job.log)"
     grep -q '^2 processes done' job.log || fail "$mpi in two hosts: $(cat job.log)"
 done
-grep -q "the launcher in one started no ranks in two" job.log || fail "all ranks in one host: $(cat job.log)"
+if command -v orted >/dev/null; then
+    grep -q "the launcher in one started no ranks in two" job.log ||
+        fail "all ranks in one host: $(cat job.log)"
+fi
 refused 125 "could not run a command in three" one,three below/ring.mpich
 grep -q "there is no three" job.log || fail "what reaches the host is not heard: $(cat job.log)"
 nothing_left || fail "objects are left: $(objects)"

@@ -72,7 +72,6 @@ max_parallel_workers_per_gather = 2
 min_parallel_table_scan_size = 0
 parallel_setup_cost = 0
 parallel_tuple_cost = 0
-force_parallel_mode = off
 C
 must_start
 equal shared_memory_type sysv "$(query 'show shared_memory_type')"
