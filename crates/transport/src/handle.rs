@@ -56,7 +56,7 @@ struct Offer {
     /// The pool's length.
     size: Option<u64>,
     page_size: u64,
-    /// The file is on tmpfs.
+    /// The memory is that of a file on tmpfs.
     is_tmpfs: bool,
 }
 
@@ -105,7 +105,8 @@ impl Handle {
             begins,
             size: driver.map_or(len.map(|len| len - begins), |driver| Some(driver.size)),
             page_size: mapping::page_size_of(file.fd()),
-            is_tmpfs: kind & 0xffff_ffff == magic::TMPFS,
+            // Devices in /dev are on one, too.
+            is_tmpfs: backing == Backing::File && kind & 0xffff_ffff == magic::TMPFS,
         };
         Handle::map_whole(file, path, &stat, &offer)
     }
