@@ -15,9 +15,10 @@ from vshmem_lab.runners.mpi_programs import Hpcc, Program, found
 from vshmem_lab.runners.onekernel import Enclose
 from vshmem_lab.runners.xen_host import Xen
 
-# Debian's packages of which a job needs more than the libraries that its programs name.
+# Debian's packages of which a job needs more than the libraries that its programs name. Names of
+# libraries have their versions, so they are patterns.
 PACKAGES = {
-    "openmpi": ("openmpi-bin", "openmpi-common", "libopenmpi3", "libpmix2"),
+    "openmpi": ("openmpi-bin", "openmpi-common", "libopenmpi[0-9]*", "libpmix[0-9]*"),
     "mpich": ("mpich", "libmpich12"),
 }
 # Open MPI's launcher looks for ssh even where all ranks are on this host. OpenBLAS takes the
@@ -44,15 +45,21 @@ def files() -> list[str]:
 
 def _installed(mpi: str) -> list[str]:
     """The files of an MPI's packages."""
-    argv = ["dpkg-query", "-L", *PACKAGES[mpi]]
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True)
-    except FileNotFoundError:
-        raise Missing("Which files an MPI has, only Debian's dpkg says.") from None
-    if done.returncode != 0:
-        raise Missing(f"The MPI in a domain is Debian's: {done.stderr.strip()}")
+    state = "${binary:Package} ${db:Status-Status}\n"
+    known = _dpkg_query("--show", "--showformat", state, *PACKAGES[mpi]).stdout.splitlines()
+    names = [line.split()[0] for line in known if line.endswith(" installed")]
+    if len(names) < len(PACKAGES[mpi]):
+        raise Missing(f"The MPI in a domain is Debian's: install {', '.join(PACKAGES[mpi])}.")
+    done = _dpkg_query("--listfiles", *names)
     listed = {line for line in done.stdout.splitlines() if not line.startswith(BESIDE)}
     return sorted(line for line in listed if Path(line).is_file())
+
+
+def _dpkg_query(*words: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(["dpkg-query", *words], capture_output=True, text=True)
+    except FileNotFoundError:
+        raise Missing("Which files an MPI has, only Debian's dpkg says.") from None
 
 
 def _line(variables: dict[str, str], argv: Sequence[str]) -> list[str]:
