@@ -60,7 +60,8 @@ done
 attempt "PyPI's MPIs between machines" tests/mpi/run.sh 5-pypi
 for library in "${XDG_CACHE_HOME:-$HOME/.cache}"/vshmem/mpi/*/lib/*/libucp.so.0; do
     [ -e "$library" ] || continue
-    echo "newest: UCX $("${VSHMEM_BIN:-$target/release/vshmem}" library-version "$library") in $library"
+    release=${library%/lib/*}
+    echo "newest: UCX $("${VSHMEM_BIN:-$target/release/vshmem}" library-version "$library") in ${release##*/}"
 done
 
 # qemu_of RECORD: the version of QEMU in it
