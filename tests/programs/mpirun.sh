@@ -63,7 +63,11 @@ printf '# both\none slots = 1 max_slots=2\ntwo:1 # the other\n' >both
 for mpi in mpich openmpi; do
     code=0 deaf=() texts=("rank 0 of one has 1 2 in below" "rank 1 of [a-z]* has 1 2 in below")
     # Open MPI 5 may hang there (docs/guide-mpi.md, "Limits").
-    if [ $mpi = openmpi ] && ! command -v orted >/dev/null; then deaf=(-x DEAF=1); else texts+=("input given"); fi
+    if [ $mpi = openmpi ] && ! command -v orted >/dev/null; then
+        deaf=(-x DEAF=1)
+    else
+        texts+=("input given")
+    fi
     echo given | timeout 60 "$vshmem" mpirun --exec "$dir/in-host {}" --pool "$pool" --mpi $mpi -f both \
         --map-by ppr:1:node --oversubscribe "${deaf[@]}" -genv FIRST 1 -x SECOND=2 --wdir "$dir/below" \
         "$dir/sees" 7 >job.log 2>&1 || code=$?
