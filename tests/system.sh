@@ -26,23 +26,23 @@ system() { # system SUITE [PACKAGES]: prints the path of an archive of that syst
     archive=$cache/$1-$(dpkg --print-architecture)-$(echo "${2:-}" | sha256sum | cut -c1-12).tar.zst
     if [ ! -e "$archive" ]; then
         mkdir -p "$cache"
-        rm -f "$archive.new"
+        rm -f "$archive.$$"
         then=true
         # Ubuntu itself has its keys, and no certificates yet.
         [ "$1" != noble ] || then="printf 'deb http://$UBUNTU %s main universe\\n' \
             noble noble-updates noble-security >\"\$1/etc/apt/sources.list\""
         echo "A system of $1 is made, once" >&2
         mmdebstrap --quiet --variant=minbase --include="apt${2:+,$2}" --customize-hook="$then" --format=tar \
-            "$1" - "$(mirror "$1")" 2>"$archive.log" | zstd -q -3 >"$archive.new" || true
+            "$1" - "$(mirror "$1")" 2>"$archive.$$.log" | zstd -q -3 >"$archive.$$" || true
         # The pipe hides how mmdebstrap ended.
-        zstd -qdc "$archive.new" | tar -t >/dev/null 2>&1 && [ "$(stat -c %s "$archive.new")" -gt 1000000 ] ||
+        zstd -qdc "$archive.$$" | tar -t >/dev/null 2>&1 && [ "$(stat -c %s "$archive.$$")" -gt 1000000 ] ||
             {
-            cat "$archive.log" >&2
-            rm -f "$archive.new" "$archive.log"
+            cat "$archive.$$.log" >&2
+            rm -f "$archive.$$" "$archive.$$.log"
             return 1
         }
-        mv "$archive.new" "$archive"
-        rm -f "$archive.log"
+        mv "$archive.$$" "$archive"
+        rm -f "$archive.$$.log"
     fi
     echo "$archive"
 }

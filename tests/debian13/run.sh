@@ -60,7 +60,9 @@ fi
 cp /etc/resolv.conf "$checkout/.resolv.conf" 2>/dev/null || : >"$checkout/.resolv.conf"
 # Where registries are reached through a host with a certificate of its own, that is trusted there, too.
 cp /etc/ssl/certs/ca-certificates.crt "$checkout/.certificates.crt" 2>/dev/null || true
+# Not one for both ways, which `make test-all` has run at the same time.
 kept=${VSHMEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vshmem}/$system
+[ "${1:-}" != --built ] || kept=$kept-built
 results=${RESULTS:-$root/target/debian13}
 mkdir -p "$kept" "$results" "$work/system/root/.cache/vshmem" "$checkout/target/test"
 status=0
