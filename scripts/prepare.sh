@@ -22,8 +22,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 requirements() {
     cat <<'TABLE'
 build|cargo|@rust|compiles the library and the command
-build,machines,mpi|cmd:cc|gcc|links them, and compiles C programs
-build,machines,mpi|header:sys/shm.h|libc6-dev|the C headers
+build,conformance,machines,kvm,mpi|cmd:cc|gcc|links them, and compiles C programs
+build,conformance,machines,kvm,mpi|header:sys/shm.h|libc6-dev|the C headers
 build|cmd:make|make|runs the Makefile
 build|header:hwloc.h|libhwloc-dev|says where cores, caches and memory are
 build|header:libudev.h|libudev-dev|is linked with it
