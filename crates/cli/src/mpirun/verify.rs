@@ -110,7 +110,7 @@ fn traffic(files: &Files) -> Option<u64> {
     Some(bytes_on_network(&String::from_utf8_lossy(&table)))
 }
 
-/// What the ranks of a host have written of their transports, which is removed; `None`: they have no log.
+/// Lines on transports in the logs of a host's ranks, which are removed; `None`: there is no log.
 fn take_log(files: &Files, pattern: &str) -> Option<String> {
     // A log of a higher level is too long to be passed on as a whole.
     let script = format!(

@@ -98,7 +98,7 @@ fn options(
     Ok(PoolOptions { name: name.into(), host, size, align, transport, reserve, pages, node: pool.node })
 }
 
-/// What there is for a pool, as far as that is known.
+/// Memory and addresses that there are for a pool, as far as they are known.
 struct Room {
     /// The host's memory.
     total: Option<u64>,

@@ -10,7 +10,7 @@ pub fn rotated(log: &Path) -> PathBuf {
 
 /// Lines of a log that are shown at most.
 const SHOWN: usize = 4;
-/// What Linux says when it gives up. A trace of calls follows, which says less.
+/// First words of the line by which Linux gives up. A trace of calls follows, which says less.
 const PANIC: &str = "Kernel panic - not syncing";
 
 /// The last lines of a log, or those that end with the kernel's panic, each preceded by a line break.

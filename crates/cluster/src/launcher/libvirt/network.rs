@@ -63,7 +63,7 @@ fn card(kind: &'static str, mac: &str, with: Element) -> Element {
     ])
 }
 
-/// What virsh says where no driver of libvirt's is installed that could do something.
+/// Error of virsh where the driver of libvirt's for a task is not installed.
 const NO_DRIVER: &str = "not supported by the connection driver";
 
 /// Makes the network between the machines of a cluster, unless it is there.
