@@ -185,7 +185,9 @@ check() { # check VERSION
 
 newest() { # newest SERIES: prints the version of the newest cloud kernel
     own_apt
-    apt-cache pkgnames "linux-headers-$1." | sed -n "s/^linux-headers-\($1\.[^ ]*-cloud-amd64\)$/\1/p" |
+    # Debian has a kernel's headers for hours before the signed image, which is known by its name only then.
+    apt-cache search --names-only "^linux-image-$1\\..*-cloud-amd64$" |
+        sed -n "s/^linux-image-\($1\.[^ ]*\) .*/\1/p" |
         sort -V | tail -n 1 | grep . || missing "there is no kernel of the series $1"
 }
 
