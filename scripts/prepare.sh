@@ -24,8 +24,8 @@ requirements() {
 build|cargo|@rust|compiles the library and the command
 build,conformance,machines,kvm,mpi|cmd:cc|gcc|links them, and compiles C programs
 build,conformance,machines,kvm,mpi|header:sys/shm.h|libc6-dev|the C headers
-build|cmd:make|make|runs the Makefile
-build|header:hwloc.h|libhwloc-dev|says where cores, caches and memory are
+build,machines,kvm,mpi|cmd:make|make|runs the Makefile, and builds the driver
+build,machines,kvm|header:hwloc.h|libhwloc-dev|says where cores, caches and memory are
 build|header:libudev.h|libudev-dev|is linked with it
 install,bindings?,kmod,programs?,machines,kvm,mpi,xen,lab,demo|cmd:python3|python3|drives tests and benchmarks
 differential,machines,kvm,mpi,xen,demo,programs?|cmd:perl|perl|a real program with built-in System V calls
