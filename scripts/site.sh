@@ -53,6 +53,7 @@ nav:
       - Machines you already have: docs/guide-existing-machines.md
       - A cluster as a file: docs/guide-cluster-file.md
       - MPI: docs/guide-mpi.md
+      - Performance: docs/performance.md
       - What costs speed: docs/doctor.md
       - Near their memory: docs/balance.md
       - Checks of vshmem doctor: docs/doctor-checks.md
