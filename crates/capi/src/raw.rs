@@ -4,7 +4,7 @@
 //! errno alone.
 
 use core::sync::atomic::{AtomicPtr, Ordering::*};
-pub use vshmem_transport::read_file;
+pub use vshmem_transport::{map_private, read_file};
 pub(crate) use vshmem_transport::syscall;
 
 /// The calling process's id.
@@ -69,20 +69,6 @@ pub fn block_signals() -> u64 {
 pub fn restore_signals(old: u64) {
     // SAFETY: the mask is 8 bytes, as the last argument says.
     unsafe { syscall!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const old, 0usize, 8) };
-}
-
-/// Maps `len` bytes of fresh private memory, zeros; null if there is none.
-pub fn map_private(len: usize) -> *mut u8 {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping where the kernel likes hurts nobody.
-    let p = unsafe {
-        syscall!(libc::SYS_mmap, 0usize, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1isize, 0usize)
-    };
-    if (-4095..0).contains(&p) {
-        core::ptr::null_mut()
-    } else {
-        p as *mut u8
-    }
 }
 
 /// The same number, of which the compiler knows nothing.

@@ -20,20 +20,9 @@ pub(crate) fn page_size_of(fd: i32) -> u64 {
 pub(crate) fn whole(fd: i32, offset: u64, len: usize) -> Outcome<*mut c_void> {
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // After `mlockall(MCL_FUTURE)` the kernel would fill the whole pool with memory at once, and never let
-    // its pages go. It does not fill inaccessible mappings, so the lock is taken off before the pool becomes
-    // accessible. Only then: valgrind takes five seconds to make a gigabyte accessible.
-    let is_locked = sys::locks_new_mappings();
-    // SAFETY: a new mapping at an address of the kernel's choice, which nobody knows of yet.
+    // SAFETY: a new mapping, without a fixed address, which nobody knows of yet.
     unsafe {
-        let at = sys::map(0, len, if is_locked { libc::PROT_NONE } else { access }, flags, fd, offset)?;
-        if is_locked {
-            sys::unlock(at as usize, len);
-            if let Err(error) = sys::protect(at as usize, len, access) {
-                sys::unmap(at as usize, len);
-                return Err(error);
-            }
-        }
+        let at = sys::map_unlocked(len, access, flags, fd, offset)?;
         // Core dumps hold what a program has attached, not the pool of everybody. A device's memory never is
         // dumped.
         let _ = sys::advise(at as usize, len, libc::MADV_DONTDUMP);

@@ -5,6 +5,7 @@
 //! they are points of cancellation, and they write `errno`. So nothing here goes through libc: errors are
 //! returned as values, and `errno` is never touched.
 
+mod aside;
 pub(crate) mod asleep;
 pub(crate) mod memcheck;
 mod memory;
@@ -15,8 +16,10 @@ use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::time::Duration;
 
+pub use aside::map_private;
+pub(crate) use aside::{map_aside, map_unlocked};
 pub(crate) use memory::{
-    advise, futex_works, locks_new_mappings, map, protect, relocate, remap_again, unlock, unmap,
+    advise, futex_works, map, protect, relocate, remap_again, unlock, unmap,
 };
 pub(crate) use owned::{close, Owned};
 use raw::again;
