@@ -73,6 +73,14 @@ symbols() {
     grep '^vshm_' "$work/exports" | diff "$work/declared" -
 }
 
+# What it takes of others by name is listed, with why that does no harm: a program may replace each.
+undefined() {
+    grep -v '^#' "$here/undefined.txt" | tr ' ' '\n' | LC_ALL=C sort >"$work/allowed"
+    nm -D --undefined-only "$lib" | sed 's/.* //; s/@.*//' | LC_ALL=C sort | comm -23 - "$work/allowed" \
+        >"$work/unlisted"
+    [ ! -s "$work/unlisted" ] || { echo "not in undefined.txt:" && cat "$work/unlisted" && return 1; }
+}
+
 # libvshmem-ucx: the functions with UCX's names, and nothing but libc is needed.
 ucx_symbols() {
     exports "$ucx" libvshmem-ucx.so.1 || return 1
@@ -215,6 +223,7 @@ first_pool() {
 }
 
 check_silently "exported symbols" symbols
+check_silently "symbols of others" undefined
 [ "$(uname -m)" != x86_64 ] || check_silently "entries in assembly" entries
 check_silently "VSHMEM_LOG" log
 check_silently "exported symbols of libvshmem-ucx" ucx_symbols
@@ -249,6 +258,7 @@ run "the same, no keys" VSHMEM_KEYS=none LD_PRELOAD="$lib" timeout 30 "$programs
 run "another interposer before" LD_PRELOAD="$opened/next.so $lib" timeout 30 "$programs/dlfcn" before \
     "$opened"
 run "another interposer after" LD_PRELOAD="$lib $opened/next.so" timeout 30 "$programs/dlfcn" after "$opened"
+run "a clock that stands still" LD_PRELOAD="$lib $opened/clock.so" timeout -k 5 60 "$programs/clock"
 bad_pools
 linked "pools" pools "$work"
 rm -f "$work"/pool-*

@@ -4,8 +4,8 @@
 //! errno alone.
 
 use core::sync::atomic::{AtomicPtr, Ordering::*};
-pub use vshmem_transport::{map_private, read_file};
 pub(crate) use vshmem_transport::syscall;
+pub use vshmem_transport::{map_private, read_file, seconds};
 
 /// The calling process's id.
 pub fn getpid() -> u32 {
@@ -79,13 +79,6 @@ pub fn opaque(mut number: isize) -> isize {
         core::arch::asm!("/* {0} */", inout(reg) number, options(pure, nomem, nostack, preserves_flags))
     };
     number
-}
-
-/// Seconds since the epoch.
-#[inline(always)]
-pub fn seconds() -> i64 {
-    // SAFETY: with a null pointer, libc only returns the time; in user space, as a rule.
-    unsafe { libc::time(core::ptr::null_mut()) }
 }
 
 /// Sees to it that a pointer leads to zeros, in private memory that `prepare` has got before anybody else

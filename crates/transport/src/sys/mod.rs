@@ -7,6 +7,7 @@
 
 mod aside;
 pub(crate) mod asleep;
+mod clock;
 pub(crate) mod memcheck;
 mod memory;
 mod owned;
@@ -14,13 +15,11 @@ mod raw;
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
-use core::time::Duration;
 
 pub use aside::map_private;
 pub(crate) use aside::{map_aside, map_unlocked};
-pub(crate) use memory::{
-    advise, futex_works, map, protect, relocate, remap_again, unlock, unmap,
-};
+pub use clock::{seconds, time};
+pub(crate) use memory::{advise, futex_works, map, protect, relocate, remap_again, unlock, unmap};
 pub(crate) use owned::{close, Owned};
 use raw::again;
 pub use raw::raw;
@@ -151,15 +150,6 @@ pub(crate) fn random_bytes() -> Option<[u8; 16]> {
     // SAFETY: the kernel writes at most so many bytes there.
     let got = unsafe { call!(SYS_getrandom, &raw mut bytes, bytes.len(), libc::GRND_NONBLOCK) };
     (got == Ok(bytes.len())).then_some(bytes)
-}
-
-/// What a clock says.
-#[inline]
-pub(crate) fn time(clock: libc::clockid_t) -> Duration {
-    let mut now = [0u64; 2];
-    // SAFETY: the kernel fills in one `struct timespec`.
-    let _ = unsafe { call!(SYS_clock_gettime, clock, now.as_mut_ptr()) };
-    Duration::new(now[0], now[1] as u32)
 }
 
 /// Links a file under a further name in a directory.
