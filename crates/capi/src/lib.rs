@@ -75,6 +75,8 @@ mod next;
 #[cfg(not(test))]
 pub mod syscall;
 #[cfg(not(test))]
+mod unshare;
+#[cfg(not(test))]
 pub mod user_ids;
 
 pub mod load;
