@@ -172,7 +172,7 @@ L
 
 # Pools that are none, or not any more, or somebody else's.
 bad_pools() {
-    enoent=2 eacces=13 einval=22 enospc=28
+    enoent=2 enomem=12 eacces=13 einval=22 enospc=28
     good=$work/good
     VSHMEM_POOL=$good VSHMEM_POOL_SIZE=4M LD_PRELOAD=$lib "$programs/abi"
     refused "no folder" $enoent "does not exist" "$work/missing/pool"
@@ -187,6 +187,13 @@ bad_pools() {
     { printf '\377' | dd of="$work/bad" bs=1 seek=8 conv=notrunc 2>/dev/null; }
     refused "another version" $einval "version" "$work/bad"
     refused "a device" $einval "not a regular file" /dev/null
+    mkdir -m 777 "$work/open"
+    # The files' lengths are limited, and the limit on the limit is as low; as a user who can't raise that.
+    # shellcheck disable=SC2046 # a list of words
+    refused "files too short" $enomem "ulimit -f" "$work/open/pool" sh -c 'ulimit -f 100; exec "$@"' sh \
+        $([ "$(id -u)" != 0 ] || echo setpriv --reuid 65534 --regid 65534 --clear-groups)
+    run "the limit on files raised" VSHMEM_POOL="$work/open/pool" LD_PRELOAD="$lib" \
+        sh -c 'ulimit -S -f 100; exec timeout 30 "$@"' sh "$programs/abi"
     if [ "$(id -u)" = 0 ]; then
         refused "another user's pool" $eacces "may not be read" "$good" \
             setpriv --reuid 65534 --regid 65534 --clear-groups

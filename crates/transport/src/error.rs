@@ -144,6 +144,8 @@ errors! {
     NotOwnDirectory = EACCES, "What lies at /dev/shm/vshmem.UID, where UID is the number of this user, is not a directory of this user that others can't write to, so no pool in it can be trusted: have its owner or root remove it, or give the pool by a path with a slash (VSHMEM_POOL=/path).";
     /// Less than the smallest pool.
     TooSmall = EINVAL, "A pool has at least 1 MiB: ask for more.";
+    /// The process may not have a file as long.
+    FileLimit = ENOMEM, "No file of this process may be as large as the pool, and it may not raise that limit: raise it (ulimit -f), make the pool beforehand (vshmem pool create), or ask for less.";
     /// More than the file system can hold.
     TooLarge = EINVAL of EFBIG | EINVAL | EOVERFLOW, "The file system can't hold a file that large: ask for less.";
     /// The file system is full.

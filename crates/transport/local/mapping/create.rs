@@ -120,8 +120,15 @@ fn set_size(file: &Owned, begins: u64, size: u64) -> Result<usize, CreateError> 
     if size >= crate::LIVENESS_BASE {
         return Err(CreateError::TooLarge);
     }
-    sys::truncate(file.fd(), begins + size)?;
+    set_length(file, begins + size)?;
     usize::try_from(size).map_err(|_| CreateError::TooLarge)
+}
+
+fn set_length(file: &Owned, len: u64) -> Result<(), CreateError> {
+    sys::truncate(file.fd(), len).map_err(|error| match error {
+        Errno(libc::EFBIG) if len > sys::longest_file() => CreateError::FileLimit,
+        error => error.into(),
+    })
 }
 
 /// A file without its final name. Its temporary name, if it has one, is removed on drop.
@@ -220,7 +227,7 @@ impl Contents {
     /// `len` zeros, of which only what is written takes memory.
     fn new(len: usize) -> Result<Contents, CreateError> {
         let file = Owned::new(sys::memory_file(c"vshmem-new-pool")?);
-        sys::truncate(file.fd(), len as u64)?;
+        set_length(&file, len as u64)?;
         let base = mapping::whole(file.fd(), 0, len)?;
         Ok(Contents { file, map: Mapping { base, len } })
     }

@@ -12,6 +12,7 @@ pub(crate) mod memcheck;
 mod memory;
 mod owned;
 mod raw;
+mod truncate;
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
@@ -24,6 +25,7 @@ pub(crate) use owned::{close, Owned};
 use raw::again;
 pub use raw::raw;
 pub(crate) use raw::{call, outcome, Errno, Outcome};
+pub(crate) use truncate::{longest_file, truncate};
 
 /// Opens a path, relative to the working directory where it is relative.
 pub(crate) fn open(path: &CStr, flags: i32, mode: u32) -> Outcome<i32> {
@@ -106,16 +108,6 @@ pub(crate) fn lock(fd: i32, command: i32, lock: &mut libc::flock) -> Outcome<()>
 pub(crate) fn allocate(fd: i32, mode: i32, offset: u64, len: u64) -> Outcome<()> {
     // SAFETY: no memory of the caller is passed.
     unsafe { call!(SYS_fallocate, fd, mode, offset, len) }.map(|_| ())
-}
-
-/// Sets the length of a file. Beyond the limit on that, the kernel would not only refuse it, but end the
-/// process.
-pub(crate) fn truncate(fd: i32, len: u64) -> Outcome<()> {
-    if len > limit(libc::RLIMIT_FSIZE).unwrap_or(u64::MAX) {
-        return Err(Errno(libc::EFBIG));
-    }
-    // SAFETY: no memory of the caller is passed.
-    again(|| unsafe { call!(SYS_ftruncate, fd, len) }).map(|_| ())
 }
 
 /// Sets the permissions of an open file, whatever the umask is.
