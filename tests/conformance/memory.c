@@ -124,6 +124,35 @@ static void little_may_be_locked(void) {
     CHECK(more >= 1 << 10 && more < 4 << 10);
 }
 
+enum { SMALL = 64 << 10, LARGE = 20 << 20 };
+
+static void new_memory_is_zero(size_t size) {
+    const int id = (int)OK(shmget(IPC_PRIVATE, size, 0600));
+    char *at = (char *)OK(shmat(id, NULL, 0));
+    for (size_t i = 0; i < size; i += 4096)
+        CHECK(at[i] == 0);
+    memset(at, 1, size);
+    OK(shmctl(id, IPC_RMID, NULL));
+    OK(shmdt(at));
+}
+
+/* As batch systems set it: less than what all IPC objects together may have. */
+static void little_address_space_is_enough(void) {
+    probe = attached_once;
+    if (setrlimit(RLIMIT_AS, &(struct rlimit){400 << 20, 400 << 20}) != 0)
+        skip("not allowed here");
+    for (int round = 0; round < 3; round++) {
+        new_memory_is_zero(SMALL);
+        new_memory_is_zero(LARGE);
+        with_semaphores();
+        with_messages();
+        with_a_child();
+        with_limits();
+    }
+    attaches_where_it_was_free(NULL);
+}
+
 TESTS({"memory/an_address_that_was_attached_stays_free", an_address_that_was_attached_stays_free},
       {"memory/an_address_that_was_mapped_stays_free", an_address_that_was_mapped_stays_free},
+      {"memory/little_address_space_is_enough", little_address_space_is_enough},
       {"memory/little_may_be_locked", little_may_be_locked})

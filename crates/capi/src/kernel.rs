@@ -80,6 +80,10 @@ impl Kernel for OpenPool {
         self.asked().handle.release(offset, len)
     }
 
+    fn zero(&self, offset: u64, len: u64) -> bool {
+        self.asked().handle.zero(offset, len)
+    }
+
     fn backed(&self, offset: u64, len: u64) -> Option<u64> {
         self.asked().handle.backed(offset, len)
     }

@@ -75,7 +75,7 @@ fn pools() -> [Range<usize>; MAX_POOLS] {
         // SAFETY: it is open, and is not closed behind the gate.
         let memory = unsafe { place.opened() }.handle.mem();
         let start = memory.base() as usize;
-        *range = start..start + memory.len();
+        *range = start..start + memory.mapped();
     }
     ranges
 }
