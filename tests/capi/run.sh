@@ -112,6 +112,22 @@ refused() { # refused NAME ERRNO TEXT POOL [COMMAND...]
         "$text"
 }
 
+# Programs of compilers' sanitizers, whose runtimes are libraries or parts of the program.
+sanitized() {
+    for how in "cc -fsanitize=address" "cc -fsanitize=thread" "clang -fsanitize=address" \
+        "clang -fsanitize=thread" "clang -fsanitize=address -shared-libasan"; do
+        # shellcheck disable=SC2086 # a list of words
+        if $how -std=gnu11 -g -O1 -pthread -o "$work/sanitized" "$here/sanitized.c" 2>"$work/log"; then
+            runtimes=$(${how%% *} -print-file-name=libclang_rt.asan-x86_64.so)
+            run "$how" LD_PRELOAD="$lib" LD_LIBRARY_PATH="$(dirname "$runtimes")" \
+                timeout -k 5 120 "$work/sanitized"
+        else
+            echo "skip     $how: $(tail -n 1 "$work/log")"
+        fi
+    done
+    rm -f "$work/sanitized"
+}
+
 # logged LEVEL: what a program's calls write at that level, without the name and number of the process
 logged() {
     VSHMEM_POOL="$work/pool" VSHMEM_POOL_SIZE=4M VSHMEM_KEYS=1-9 LD_PRELOAD="$lib" VSHMEM_LOG="$1" \
@@ -266,6 +282,7 @@ run "another interposer before" LD_PRELOAD="$opened/next.so $lib" timeout 30 "$p
     "$opened"
 run "another interposer after" LD_PRELOAD="$lib $opened/next.so" timeout 30 "$programs/dlfcn" after "$opened"
 run "a clock that stands still" LD_PRELOAD="$lib $opened/clock.so" timeout -k 5 60 "$programs/clock"
+sanitized
 bad_pools
 linked "pools" pools "$work"
 rm -f "$work"/pool-*

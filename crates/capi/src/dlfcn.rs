@@ -104,7 +104,7 @@ unsafe fn ours(name: *const c_char) -> Option<*mut c_void> {
 
 /// Does the address lie in the libc that this library uses? Not so what another interposer has under the same
 /// name, nor the libc of another name space.
-fn is_in_libc(address: *const c_void) -> bool {
+pub fn is_in_libc(address: *const c_void) -> bool {
     // SAFETY: takes nothing; the text is a part of libc, which nobody interposes.
     let of_libc = unsafe { libc::gnu_get_libc_version() };
     base(address).is_some_and(|base_of_it| base(of_libc.cast()) == Some(base_of_it))

@@ -22,6 +22,7 @@
 //! | [`sizes`] | how far what the program passes reaches, where a call does not say |
 //! | [`barrier`], [`reduce`] | collectives |
 //! | [`log`], [`last_error`] | what `VSHMEM_LOG` asks for; why the last call failed |
+//! | [`sanitizers`] | programs that are built with sanitizers |
 //! | [`errno`], [`tls`], [`raw`] | tools |
 //!
 //! The library is a guest in programs that don't know it. It uses no heap, holds no lock that a signal, a
@@ -55,6 +56,7 @@ pub mod pools;
 pub mod raw;
 pub mod reduce;
 pub mod revoked;
+pub mod sanitizers;
 pub mod shortcuts;
 pub mod sizes;
 pub mod state;

@@ -9,7 +9,7 @@ use crate::last_error::explain;
 use crate::log::{self, Level};
 use crate::page::{self, pack, unpack, unpack_staying, Page, MAX_POOLS};
 use crate::pools::{Opened, CONFIGURED, OPEN};
-use crate::{errno, ids, interrupted, open, revoked, sizes};
+use crate::{errno, ids, interrupted, open, revoked, sanitizers, sizes};
 
 pub use crate::pools::{
     close, current, current_key, free_place, home, is_configured, key_in, move_home, page_size, started_of,
@@ -230,6 +230,7 @@ fn publish(gate: &Inside, index: usize, name: &PoolName, handle: Handle, pool: P
     let place = &POOLS[index];
     let opened = Opened { handle, pool, member, heartbeat: Heartbeat::new(), name: name.clone() };
     opened.across().join();
+    sanitizers::expect_races(opened.handle.mem());
     // SAFETY: the place is closed and we are inside the gate, so nobody else reads or writes it.
     unsafe { (*place.opened.get()).write(opened) };
     sizes::begin_pool(index, ids_of_pool);
