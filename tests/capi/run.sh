@@ -128,6 +128,34 @@ sanitized() {
     rm -f "$work/sanitized"
 }
 
+# Code in segments, where the pool's file system lets it run, and where not.
+code() { # code OPTIONS ARGUMENT...
+    options=$1
+    shift
+    mkdir -p "$work/mounted"
+    cat >"$work/mounted.sh" <<'SCRIPT'
+mount -t tmpfs -o "$1" tmpfs "$2"
+shift 2
+exec "$@"
+SCRIPT
+    unshare --map-root-user --mount sh -e "$work/mounted.sh" "$options" "$work/mounted" \
+        env VSHMEM_POOL="$work/mounted/pool" VSHMEM_POOL_SIZE=4M LD_PRELOAD="$lib" "$programs/code" "$@"
+}
+
+code_runs() { code exec; }
+code_is_refused() { code noexec noexec; }
+
+# Where the kernel writes core files into the folder of who crashes.
+core_dumps() {
+    hard=$(awk '/^Max core file size/ { print $6 }' /proc/self/limits)
+    if grep -q '[|/]' /proc/sys/kernel/core_pattern || [ "$hard" = 0 ]; then
+        echo "skip     core dumps: kernel.core_pattern is no plain name, or ulimit -c is 0"
+        return
+    fi
+    mkdir -p "$work/cores"
+    run "core dumps" LD_PRELOAD="$lib" timeout -k 5 60 "$programs/core" "$work/cores"
+}
+
 # logged LEVEL: what a program's calls write at that level, without the name and number of the process
 logged() {
     VSHMEM_POOL="$work/pool" VSHMEM_POOL_SIZE=4M VSHMEM_KEYS=1-9 LD_PRELOAD="$lib" VSHMEM_LOG="$1" \
@@ -283,6 +311,13 @@ run "another interposer before" LD_PRELOAD="$opened/next.so $lib" timeout 30 "$p
 run "another interposer after" LD_PRELOAD="$lib $opened/next.so" timeout 30 "$programs/dlfcn" after "$opened"
 run "a clock that stands still" LD_PRELOAD="$lib $opened/clock.so" timeout -k 5 60 "$programs/clock"
 sanitized
+core_dumps
+if unshare --map-root-user --mount true 2>/dev/null; then
+    check_silently "code in segments" code_runs
+    check_silently "code on noexec" code_is_refused
+else
+    echo "skip     code in segments: no name spaces"
+fi
 bad_pools
 linked "pools" pools "$work"
 rm -f "$work"/pool-*

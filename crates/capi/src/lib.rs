@@ -22,6 +22,7 @@
 //! | [`sizes`] | how far what the program passes reaches, where a call does not say |
 //! | [`barrier`], [`reduce`] | collectives |
 //! | [`log`], [`last_error`] | what `VSHMEM_LOG` asks for; why the last call failed |
+//! | [`core_dump`] | what core dumps hold |
 //! | [`sanitizers`] | programs that are built with sanitizers |
 //! | [`errno`], [`tls`], [`raw`] | tools |
 //!
@@ -36,6 +37,7 @@ pub mod barrier;
 pub mod calls;
 pub mod claim;
 pub mod config;
+pub mod core_dump;
 pub mod cred;
 pub mod dispatch;
 pub mod ending;

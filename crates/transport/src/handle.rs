@@ -358,14 +358,14 @@ impl Handle {
             self.check_address(addr, len)?;
         }
         if let Some(outcome) = mapping::by_file(&self.descriptor, self.begins + offset, len, addr, prot) {
-            return outcome.map_err(|error| MapError::at(addr, error));
+            return outcome.map_err(|error| MapError::at(addr, prot, error));
         }
         let from = self.mem.range(offset, len as u64).ok_or(MapError::NoMemory)?;
         match mapping::duplicate(from as usize, len, addr, prot) {
             // What the kernel says to duplicating the memory of a device, or huge pages; the range was
             // checked above.
             Err(Errno(libc::EFAULT | libc::EINVAL)) => Err(MapError::Lost),
-            outcome => outcome.map_err(|error| MapError::at(addr, error)),
+            outcome => outcome.map_err(|error| MapError::at(addr, prot, error)),
         }
     }
 
@@ -404,7 +404,8 @@ impl Handle {
     /// See [`MapError`].
     pub unsafe fn move_over(&self, range: *mut c_void, len: usize, addr: usize) -> Result<(), MapError> {
         // SAFETY: the caller vouches for both ranges.
-        unsafe { sys::relocate(range as usize, len, addr) }.map_err(|error| MapError::at(Some(addr), error))
+        unsafe { sys::relocate(range as usize, len, addr) }
+            .map_err(|error| MapError::at(Some(addr), 0, error))
     }
 
     /// Takes a mapped range away again.
