@@ -38,6 +38,21 @@ pub(crate) unsafe fn map_aside(
     unsafe { map_beginning(len, len, prot, flags, fd, offset) }
 }
 
+/// The same for what is unmapped soon: it lies where the next mapping will, and nothing is written down. Each
+/// page that is written to between two forks costs a fault.
+///
+/// # Safety
+/// As [`map_aside`].
+pub(crate) unsafe fn map_aside_briefly(len: usize, prot: i32, flags: i32, fd: i32) -> Outcome<*mut c_void> {
+    let place = ROOM.place(ROOM.free_below.load(Relaxed), len, 0);
+    // SAFETY: as the caller vouches.
+    match place.and_then(|place| unsafe { map_at(place, len, prot, flags, fd, 0) }.ok()) {
+        Some(at) => Ok(at),
+        // SAFETY: as the caller vouches.
+        None => unsafe { map_aside(len, prot, flags, fd, 0) },
+    }
+}
+
 /// Maps memory of the library's own that the kernel neither fills nor locks after `mlockall(MCL_FUTURE)`, nor
 /// counts as locked, and that may be much: it begins as a page, which is unlocked, and grows. It is not
 /// accessible before it is unlocked, since the kernel does not fill what is inaccessible. Only then: valgrind
@@ -98,18 +113,38 @@ unsafe fn map_beginning(
 ) -> Outcome<*mut c_void> {
     for attempt in 0..TRIES {
         let Some(place) = ROOM.next(all, (LARGEST_PAGE << attempt) - LARGEST_PAGE) else { break };
-        // SAFETY: replaces nothing.
-        match unsafe { map(place, first, prot, flags | libc::MAP_FIXED_NOREPLACE, fd, offset) } {
-            Ok(at) if at as usize == place => return Ok(at),
-            // A kernel older than the flag takes the address for a hint.
-            // SAFETY: mapped just now, and nobody knows of it.
-            Ok(elsewhere) => unsafe { unmap(elsewhere as usize, first) },
+        // SAFETY: as the caller vouches.
+        match unsafe { map_at(place, first, prot, flags, fd, offset) } {
+            Ok(at) => return Ok(at),
             Err(Errno(libc::EEXIST)) => {}
             Err(_) => break,
         }
     }
     // SAFETY: as the caller vouches.
     unsafe { map(0, first, prot, flags, fd, offset) }
+}
+
+/// Maps memory at an address where nothing is mapped.
+///
+/// # Safety
+/// As [`map_aside`].
+unsafe fn map_at(
+    place: usize,
+    len: usize,
+    prot: i32,
+    flags: i32,
+    fd: i32,
+    offset: u64,
+) -> Outcome<*mut c_void> {
+    // SAFETY: replaces nothing.
+    let at = unsafe { map(place, len, prot, flags | libc::MAP_FIXED_NOREPLACE, fd, offset) }?;
+    if at as usize != place {
+        // A kernel older than the flag takes the address for a hint.
+        // SAFETY: mapped just now, and nobody knows of it.
+        unsafe { unmap(at as usize, len) };
+        return Err(Errno(libc::EEXIST));
+    }
+    Ok(at)
 }
 
 /// Addresses of which the library takes one after the other, downwards.
@@ -121,20 +156,25 @@ struct Room {
 }
 
 impl Room {
-    /// Takes the place for so many bytes, `skipped` below the last one. At the end it goes on from the
-    /// beginning: what was unmapped there is free again. `None`: there is no such room at all.
+    /// Takes the place for so many bytes, `skipped` below the last one.
     fn next(&self, len: usize, skipped: usize) -> Option<usize> {
+        let mut place = None;
+        let _ = self.free_below.fetch_update(Relaxed, Relaxed, |free_below| {
+            place = self.place(free_below, len, skipped);
+            place
+        });
+        place
+    }
+
+    /// Where that is. At the end it goes on from the beginning: what was unmapped there is free again.
+    /// `None`: there is no such room at all.
+    fn place(&self, free_below: usize, len: usize, skipped: usize) -> Option<usize> {
         let begin = (map_aside as *const () as usize).checked_sub(self.far)?;
         let end = begin - begin / 8;
         let align = 1 << len.max(1).ilog2().clamp(12, LARGEST_PAGE.ilog2());
         let below = |at: usize| Some(at.checked_sub(skipped)?.checked_sub(len)? / align * align);
-        let mut place = None;
-        let _ = self.free_below.fetch_update(Relaxed, Relaxed, |free_below| {
-            let next = Some(free_below).filter(|at| *at != 0).and_then(below).filter(|at| *at >= end);
-            place = next.or_else(|| below(begin));
-            place
-        });
-        place
+        let next = Some(free_below).filter(|at| *at != 0).and_then(below).filter(|at| *at >= end);
+        next.or_else(|| below(begin))
     }
 }
 

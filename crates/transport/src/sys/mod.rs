@@ -18,7 +18,7 @@ use core::ffi::CStr;
 use core::mem::MaybeUninit;
 
 pub use aside::map_private;
-pub(crate) use aside::{map_aside, map_unlocked};
+pub(crate) use aside::{map_aside, map_aside_briefly, map_unlocked};
 pub use clock::{seconds, time};
 pub(crate) use memory::{advise, futex_works, map, protect, relocate, remap_again, unlock, unmap};
 pub(crate) use owned::{close, Owned};
