@@ -128,14 +128,9 @@ impl Handle {
         let len = checked_length(size, page_size)?;
         // What a program attaches is mapped without it: there an access to what is gone raises SIGBUS.
         let beginning = driver.map_or(begins, |driver| driver.beginning());
-        let (base, mapped) = match mapping::whole(file.fd(), beginning, len) {
-            // There is too little address space for all of it.
-            Err(Errno(libc::ENOMEM)) if backing == Backing::File => {
-                let needed = needed(file, begins, page_size).filter(|needed| *needed < len);
-                let needed = needed.ok_or(Errno(libc::ENOMEM))?;
-                (mapping::whole(file.fd(), beginning, needed)?, needed)
-            }
-            whole => (whole?, len),
+        let (base, mapped) = match backing {
+            Backing::File => mapping::as_far_as_fits(file, beginning, len)?,
+            Backing::Device | Backing::Dax => (mapping::whole(file.fd(), beginning, len)?, len),
         };
         // SAFETY: so many bytes were mapped at `base` for reading and writing, aligned to pages. They stay
         // mapped until `close`, whose caller vouches that nobody uses them.
@@ -567,20 +562,6 @@ impl Handle {
         sys::unlock(self.mem.base() as usize, self.mem.mapped());
         attempt()
     }
-}
-
-/// A page, as what it holds demands it.
-#[repr(C, align(4096))]
-struct Head([u8; PAGE as usize]);
-
-/// How much of a pool has to be mapped, in whole pages.
-fn needed(file: &Owned, begins: u64, page_size: u64) -> Option<usize> {
-    let mut head = Head([0; PAGE as usize]);
-    let read = sys::read_at(file.fd(), &mut head.0, begins);
-    // SAFETY: a page, for which nobody else has a reference as long as this one is used.
-    let needed = Pool::to_be_mapped(unsafe { Mem::new((&raw mut head).cast(), PAGE as usize) });
-    let whole = needed?.checked_next_multiple_of(page_size)?;
-    usize::try_from(whole).ok().filter(|whole| *whole > 0 && read == Ok(PAGE as usize))
 }
 
 /// The length of a pool's file, if it can be that of a pool.
