@@ -73,7 +73,7 @@ unsafe extern "C" fn of_handle(handle: *mut c_void, name: *const c_char) -> *mut
 /// `name` is a string.
 unsafe fn ours(name: *const c_char) -> Option<*mut c_void> {
     // SAFETY: as the caller vouches. Most names end here.
-    if !matches!(unsafe { *name } as u8, b'm' | b's') {
+    if !matches!(unsafe { *name } as u8, b'm' | b's' | b'u') {
         return None;
     }
     // SAFETY: as the caller vouches.
@@ -96,6 +96,7 @@ unsafe fn ours(name: *const c_char) -> Option<*mut c_void> {
         b"shmdt" => export::shmdt as *const (),
         b"shmget" => export::shmget as *const (),
         b"syscall" => crate::syscall::syscall as *const (),
+        b"unshare" => export::unshare as *const (),
         _ => return None,
     };
     Some(function as *mut c_void)
@@ -103,7 +104,7 @@ unsafe fn ours(name: *const c_char) -> Option<*mut c_void> {
 
 /// Does the address lie in the libc that this library uses? Not so what another interposer has under the same
 /// name, nor the libc of another name space.
-fn is_in_libc(address: *const c_void) -> bool {
+pub fn is_in_libc(address: *const c_void) -> bool {
     // SAFETY: takes nothing; the text is a part of libc, which nobody interposes.
     let of_libc = unsafe { libc::gnu_get_libc_version() };
     base(address).is_some_and(|base_of_it| base(of_libc.cast()) == Some(base_of_it))

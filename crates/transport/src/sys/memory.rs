@@ -29,6 +29,15 @@ pub(crate) unsafe fn remap_again(from: usize, len: usize, flags: i32, to: usize)
     unsafe { call!(SYS_mremap, from, 0, len, flags, to) }.map(|addr| addr as *mut c_void)
 }
 
+/// Makes a mapping longer, where it is or, if there is no room, elsewhere.
+///
+/// # Safety
+/// The mapping must belong to the caller, and nothing in it may be in use.
+pub(crate) unsafe fn grow(at: usize, from: usize, to: usize) -> Outcome<*mut c_void> {
+    // SAFETY: the caller vouches for the mapping; what is added replaces nothing.
+    unsafe { call!(SYS_mremap, at, from, to, libc::MREMAP_MAYMOVE) }.map(|addr| addr as *mut c_void)
+}
+
 /// Moves a mapping, with all that it shows, to an address, over what is mapped there.
 ///
 /// # Safety
@@ -81,7 +90,9 @@ pub(crate) fn locks_new_mappings() -> bool {
     let mut resident = 0u8;
     // SAFETY: a new mapping of one page, for which the kernel writes one byte.
     unsafe {
-        let Ok(at) = map(0, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) else { return true };
+        let Ok(at) = super::map_aside(len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) else {
+            return true;
+        };
         let known = call!(SYS_mincore, at, len, &raw mut resident);
         unmap(at as usize, len);
         known.is_err() || resident & 1 != 0
