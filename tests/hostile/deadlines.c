@@ -197,8 +197,8 @@ static long ask(void) {
     return shmctl(segment, IPC_STAT, &ds);
 }
 
-/* A signal comes while a call waits for the lock. Its handler runs at once, and ends the lie; the call
- * ends with EINTR if it knows that. */
+/* A signal comes while a call waits for the lock. Its handler runs at once, and ends the lie; the
+ * call ends with EINTR if it knows that. */
 static long interrupted(const char *what, long (*call)(void), int error) {
     lie();
     handled = 0;
