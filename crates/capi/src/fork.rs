@@ -14,7 +14,7 @@ use crate::gate::{self, Inside};
 use crate::page::{pack, MAX_POOLS};
 use crate::pools::Claimed;
 use crate::state::{self, POOLS};
-use crate::{revoked, tls};
+use crate::{heirs, revoked, tls};
 use vshmem_pool::{Ctx, ProcId};
 use vshmem_transport::process::{self, Fork};
 use vshmem_transport::{Handle, Liveness};
@@ -22,6 +22,9 @@ use vshmem_transport::{Handle, Liveness};
 /// Before the fork.
 pub extern "C" fn prepare() {
     let Some(gate) = gate::enter_for_fork() else { return };
+    heirs::look(&gate);
+    // What is attached later the child does not have.
+    state::close_sources(&gate);
     if TABLE.count() > 0 {
         let _errno = ErrnoGuard::now();
         for index in 0..MAX_POOLS {
@@ -37,7 +40,7 @@ fn make_room(gate: &Inside, index: usize) {
     drop_room(index);
     let Some(me) = me else { return };
     let pid = gate.page().pid();
-    if let Some((me, liveness)) = claim_for_child(index, me, pid) {
+    if let Some((me, liveness)) = claim_for_child(gate, index, me, pid) {
         let claimed = Claimed { me, liveness, fork: Fork::now(pid) };
         // SAFETY: inside the gate.
         unsafe { *POOLS[index].claimed.get() = Some(claimed) };
@@ -52,7 +55,7 @@ pub fn attachments_changed(gate: &Inside) {
 }
 
 /// If this fails, the child makes itself known later, at its first call.
-fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Option<(ProcId, Liveness)> {
+fn claim_for_child(gate: &Inside, index: usize, me: ProcId, pid: u32) -> Option<(ProcId, Liveness)> {
     let place = &POOLS[index];
     let ctx = place.ctx(me, pid);
     // SAFETY: the process is known to the pool, so it is open.
@@ -63,8 +66,9 @@ fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Option<(ProcId, Livene
     let started = process::unknown_start(state::started_of(index));
     let child = vshmem_ipc::liveness::claim(ctx.pool, place, ctx.member, 0, started, take);
     let claimed = child.zip(claim.taken());
+    let kept = &|id, source| state::kept_from_children(gate, &ctx, index, id, source);
     match claimed {
-        Some((child, _)) if vshmem_ipc::shm::fork(&ctx, child) => return claimed,
+        Some((child, _)) if vshmem_ipc::shm::fork_but(&ctx, child, kept) => return claimed,
         Some((child, _)) => give_up(&ctx, child),
         None => {}
     }
@@ -82,6 +86,7 @@ fn give_up(ctx: &Ctx, child: ProcId) {
 /// up as any dead process's is.
 pub extern "C" fn parent() {
     if let Some(_gate) = gate::enter_after_fork() {
+        heirs::after_fork();
         for index in 0..MAX_POOLS {
             // None, too, is noted: an earlier child may be there whose pid the thread never learnt, for it
             // was forked inside libc.

@@ -9,11 +9,11 @@ use crate::last_error::explain;
 use crate::log::{self, Level};
 use crate::page::{self, pack, unpack, unpack_staying, Page, MAX_POOLS};
 use crate::pools::{Opened, CONFIGURED, OPEN};
-use crate::{errno, ids, interrupted, open, revoked, sizes};
+use crate::{errno, heirs, ids, interrupted, open, revoked, sizes};
 
 pub use crate::pools::{
-    close, current, current_key, free_place, home, is_configured, key_in, move_home, page_size, started_of,
-    unmap, use_pool, OpenPool, POOLS,
+    close, close_sources, current, current_key, free_place, home, is_configured, key_in, move_home,
+    page_size, started_of, unmap, use_pool, OpenPool, POOLS,
 };
 
 use core::ffi::c_void;
@@ -50,21 +50,37 @@ impl Caller {
         self.ctx.pool
     }
 
-    /// Maps part of the pool for the program. With `replace` not at the address yet: [`Caller::move_over`]
-    /// brings it there.
+    /// Maps part of the pool for the program; returns also the number of the source that it is mapped by, or 0.
+    /// With `replace` not at the address yet: [`Caller::move_over`] brings it there.
     pub fn map(
         &self,
+        gate: &Inside,
         offset: u64,
         len: usize,
         addr: Option<usize>,
         replace: bool,
         protection: i32,
-    ) -> Result<*mut c_void, Errno> {
-        match addr.filter(|_| replace) {
-            Some(addr) => (self.handle()).map_beside(offset, len, addr, protection),
-            None => self.handle().map(offset, len, addr, protection),
+    ) -> Result<(*mut c_void, u64), Errno> {
+        let (handle, place) = (self.handle(), &POOLS[self.index]);
+        let (beside, at) = (addr.filter(|_| replace), addr.filter(|_| !replace));
+        // The program may have closed the first one.
+        for _ in 0..2 {
+            let Some(source) = place.source(gate) else { break };
+            let mapped = match beside {
+                Some(addr) => handle.map_beside(Some(&source), offset, len, addr, protection),
+                None => handle.map_by(Some(&source), offset, len, at, protection),
+            };
+            if let Some(mapped) = mapped.map_err(not_mapped)? {
+                return Ok((mapped, source.number()));
+            }
+            place.close_source(gate);
         }
-        .map_err(not_mapped)
+        let mapped = match beside {
+            Some(addr) => handle.map_beside(None, offset, len, addr, protection),
+            None => handle.map(offset, len, at, protection).map(Some),
+        };
+        let mapped = mapped.map_err(not_mapped)?;
+        mapped.map(|mapped| (mapped, 0)).ok_or(Errno(libc::ENOMEM))
     }
 
     /// What the pool's memory is mapped in multiples of here. EINVAL if its segments don't begin at such.
@@ -285,6 +301,7 @@ fn adopt(gate: &Inside, index: usize) -> bool {
     // SAFETY: the parent claimed it for this child.
     unsafe { claimed.liveness.keep_in_child() };
     become_member(page, index, claimed.me, Some(claimed.liveness), started);
+    TABLE.forget_kept(gate, index);
     true
 }
 
@@ -339,6 +356,9 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
         return Err(Errno::ENOSPC);
     };
     inherit(gate, index, me);
+    if place.last_me.load(Ordering::Relaxed) != 0 {
+        TABLE.forget_kept(gate, index);
+    }
     become_member(page, index, me, claim.taken(), started);
     Ok(())
 }
@@ -359,20 +379,34 @@ fn become_member(page: &Page, index: usize, me: ProcId, liveness: Option<Livenes
 /// the parent lives, it has them counted; else the child attaches them once more, as far as it may.
 fn inherit(gate: &Inside, index: usize, me: ProcId) {
     let place = &POOLS[index];
+    // What it has inherited is kept by what is mapped.
+    place.close_source(gate);
     let Some(parent) = unpack(place.last_me.load(Ordering::Relaxed)).filter(|_| TABLE.count() > 0) else {
         return;
     };
     let pid = gate.page().pid();
     let (as_parent, ctx) = (place.ctx(parent, pid), place.ctx(me, pid));
     if !ctx.pool.owner_is_dead(place, ctx.member, parent) {
-        vshmem_ipc::shm::fork(&as_parent, me);
+        vshmem_ipc::shm::fork_but(&as_parent, me, &|id, source| {
+            kept_from_children(gate, &ctx, index, id, source)
+        });
         return;
     }
     TABLE.each(gate, &mut |a| {
-        if a.pool as usize == index {
-            let _ = vshmem_ipc::shm::attach(&ctx, a.id, libc::SHM_RDONLY);
+        if a.pool as usize == index && !a.is_kept {
+            let _ = vshmem_ipc::shm::attach_by(&ctx, a.id, libc::SHM_RDONLY, a.source);
         }
     });
+}
+
+/// How many of the process's attachments of a segment, by a source as records name it, children don't get.
+pub fn kept_from_children(gate: &Inside, ctx: &Ctx, index: usize, id: i32, source: u64) -> u64 {
+    let mut kept = 0;
+    TABLE.each(gate, &mut |a| {
+        let is_it = a.id == id && a.pool as usize == index && ctx.name_of_source(a.source) == source;
+        kept += u64::from(a.is_kept && is_it);
+    });
+    kept
 }
 
 /// Leaves one pool: what the process holds there is undone and counted down. `give_up`: its slot is freed,
@@ -383,6 +417,7 @@ pub fn leave(gate: &Inside, index: usize, give_up: bool) {
     let is_revoked = revoked::is_revoked(index);
     let me = if is_revoked { unpack(membership.me.load(Ordering::Acquire)) } else { me(gate, index) };
     if let Some(me) = me.filter(|_| !is_revoked) {
+        heirs::look(gate);
         let ctx = place.ctx(me, gate.page().pid());
         if vshmem_ipc::leave(&ctx) && give_up {
             membership.me.store(0, Ordering::Release);

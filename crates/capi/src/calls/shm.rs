@@ -5,7 +5,7 @@ use crate::abi::{self, Plain, ShmInfo, Shminfo};
 use crate::attach::{Piece, TABLE};
 use crate::sizes::{self, SEGMENTS};
 use crate::state::{self, Caller};
-use crate::{fork, gate};
+use crate::{fork, gate, heirs, moved};
 use core::ffi::c_void;
 use core::ops::Range;
 use libc::shmid_ds;
@@ -90,30 +90,35 @@ fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<
         return Err(Errno::EINVAL);
     }
     let prot = protection(flags);
-    let first = caller.map(extent.offset, len, address.addr, address.replace, prot)? as usize;
+    heirs::look(&gate);
+    let (first, source) = caller.map(&gate, extent.offset, len, address.addr, address.replace, prot)?;
+    let first = first as usize;
     let pool = caller.pool_index();
     // Before what is replaced is counted off, which may be all that keeps a removed segment alive.
-    let placed = count(caller, id, flags, &extent).and_then(|()| {
+    let placed = count(caller, id, flags, &extent, source).and_then(|()| {
         let Some(addr) = address.addr.filter(|_| address.replace) else {
             return Ok(first);
         };
         // Last, so that a call that fails leaves what the program has there.
         let moved = caller.move_over(first..first + len, addr);
-        moved.inspect_err(|_| shm::detach(&caller.ctx, id)).map(|()| addr)
+        moved.inspect_err(|_| shm::detach_by(&caller.ctx, id, source, false)).map(|()| addr)
     });
     let mapped = placed.inspect_err(|_| state::unmap(pool, first..first + len))?;
     if address.replace || TABLE.count() <= FEW {
-        TABLE.cut(&gate, &(mapped..mapped + len), &mut count_rests);
+        TABLE.cut(&gate, &(mapped..mapped + len), &mut |piece, rests| match address.replace {
+            true => count_rests(piece, rests),
+            false => moved::displaced(&gate, piece, rests, mapped),
+        });
     }
-    TABLE.insert(&gate, Piece::whole(mapped, len, id, pool));
+    TABLE.insert(&gate, Piece::whole(mapped..mapped + len, extent.offset, id, pool, source));
     fork::attachments_changed(&gate);
     Ok(mapped..mapped + len)
 }
 
 /// Counts an attachment of what was mapped, unless the segment has gone in between.
-fn count(caller: &Caller, id: i32, flags: i32, mapped: &shm::Extent) -> Result<(), Errno> {
-    if again(|| shm::attach(&caller.ctx, id, flags))? != *mapped {
-        shm::detach(&caller.ctx, id);
+fn count(caller: &Caller, id: i32, flags: i32, mapped: &shm::Extent, source: u64) -> Result<(), Errno> {
+    if again(|| shm::attach_by(&caller.ctx, id, flags, source))? != *mapped {
+        shm::detach_by(&caller.ctx, id, source, false);
         return Err(Errno::EIDRM);
     }
     Ok(())
@@ -125,15 +130,33 @@ const FEW: usize = 64;
 /// A new mapping has replaced a part of an attachment, or all of it: as the kernel does it, each piece
 /// counts. Without SHM_REMAP, that part had been unmapped behind our back: otherwise the kernel had not given
 /// the addresses out again.
-fn count_rests(piece: Piece, rests: usize) {
+pub fn count_rests(piece: Piece, rests: usize) {
     let Ok(owner) = state::caller_of(piece.pool as usize) else {
         return;
     };
     // Where the caller may not attach it any more, it just counts less.
-    let attach = |_: &usize| shm::attach(&owner.ctx, piece.id, libc::SHM_RDONLY).is_ok();
+    let attach = |_: &usize| shm::attach_by(&owner.ctx, piece.id, libc::SHM_RDONLY, piece.source).is_ok();
     // A rest that is not counted is what was counted as a whole.
     if (0..rests).filter(attach).count() == rests {
-        shm::detach(&owner.ctx, piece.id);
+        shm::detach_by(&owner.ctx, piece.id, piece.source, heirs::may_have(&piece));
+    }
+}
+
+/// What is mapped at an address is now mapped in another range, too.
+pub fn double(addr: usize, to: Range<usize>) {
+    let Ok(gate) = gate::enter() else { return };
+    let mut doubled = None;
+    TABLE.each(&gate, &mut |p| {
+        if p.range().contains(&addr) {
+            doubled = Some(p.doubled(addr, to.clone()));
+        }
+    });
+    let Some(piece) = doubled else { return };
+    let count = |owner: Caller| shm::attach_by(&owner.ctx, piece.id, libc::SHM_RDONLY, piece.source);
+    let is_counted = TABLE.reserve(&gate).and_then(|()| state::caller_of(piece.pool.into())).and_then(count);
+    match is_counted {
+        Ok(_) => TABLE.put_back(&gate, &piece),
+        Err(_) => heirs::suspect(&gate),
     }
 }
 
@@ -143,8 +166,10 @@ pub fn detach(addr: usize) -> Result<bool, Errno> {
         return Ok(false);
     }
     let gate = gate::enter()?;
+    moved::follow(&gate, addr);
     let was_attached = TABLE.take(&gate, addr, &mut |piece| {
         state::unmap(piece.pool as usize, piece.range());
+        heirs::look(&gate);
         count_rests(piece, 0);
     });
     fork::attachments_changed(&gate);

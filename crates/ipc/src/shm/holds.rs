@@ -7,6 +7,12 @@
 //! [`Hold::taken_off`] off the attachments, with one transaction for both: so it is taken off once, whatever
 //! dies. Every call that asks how many attachments there are does so before, so none sees that it was not
 //! done at once.
+//!
+//! # What keeps a segment that nobody is known to have attached
+//! A process can come by a mapping without a call: from a parent that was cloned by the kernel alone, or by
+//! `mremap`. Such an *heir* maps by the same source as the one that attached. So where a process that has a
+//! segment attached dies, or detaches it and may have heirs, its record stays without attachments as long as
+//! anything is mapped by that source; and a segment is destroyed when it has no record any more.
 
 use crate::{directory as dir, pid_word, Ctx, Errno, ProcId};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -16,19 +22,28 @@ use vshmem_pool::lock::Guard;
 /// No list of attachment records is longer: there are not more processes.
 pub const MOST: u32 = vshmem_pool::layout::MAX_PROCS;
 
+/// Whose attachments, and what they are mapped by: a source's name, or 0.
+pub type Holder = (ProcId, u64);
+
 /// Counts `n` attachments for a process, as the caller's doing.
-pub fn count_one(c: &Ctx, guard: &Guard, shm: &Shm, index: u32, who: ProcId, n: u64) -> Result<(), Errno> {
+pub fn count_one(
+    c: &Ctx,
+    guard: &Guard,
+    (shm, index): (&Shm, u32),
+    (who, source): Holder,
+    n: u64,
+) -> Result<(), Errno> {
     let mut txn = guard.txn();
-    match find(c, shm, who) {
+    match find(c, shm, who, Some(source)) {
         Some((_, hold)) => txn.put(&hold.count, hold.count.load(Relaxed).saturating_add(n))?,
         None => {
             let (at, _) = dir::take_block(c, &mut txn, size_of::<Hold>() as u64)?;
             txn.set(at, who.word())?;
             txn.set(at + 8, shm.holds.load(Relaxed))?;
+            // The others are zeros, as the block is.
             txn.set(at + 16, n)?;
-            txn.set(at + 24, 0)?;
-            txn.set(at + 32, 0)?;
             txn.set(at + 40, shm.head.id.load(Relaxed).into())?;
+            txn.set(at + 48, source)?;
             txn.put(&shm.holds, at)?;
         }
     }
@@ -40,9 +55,13 @@ pub fn count_one(c: &Ctx, guard: &Guard, shm: &Shm, index: u32, who: ProcId, n: 
     Ok(())
 }
 
-/// The attachment record of a process, and the offset of the link that leads to it.
-pub fn find(c: &Ctx, shm: &Shm, who: ProcId) -> Option<(u64, &'static Hold)> {
-    each(c, shm, |_, hold| hold.owner.load(Relaxed) == who.word())
+/// An attachment record of a process that counts some, by a source or by any, and the offset of the link that
+/// leads to it.
+pub fn find(c: &Ctx, shm: &Shm, who: ProcId, source: Option<u64>) -> Option<(u64, &'static Hold)> {
+    each(c, shm, |_, hold| {
+        let is_by = source.is_none_or(|source| hold.source.load(Relaxed) == source);
+        is_by && hold.owner.load(Relaxed) == who.word() && hold.count.load(Relaxed) > 0
+    })
 }
 
 /// Calls `stop` with the offset of the link to it and each attachment record, until it returns true; returns
@@ -74,11 +93,14 @@ fn at(c: &Ctx, link: u64) -> Option<(u64, &'static Hold)> {
 /// number that is the caller's alone is changed, in a record that names the caller and the segment: it stays
 /// where it is, for only what is owed for all its attachments takes it away, and this one is not owed yet.
 /// False if it is not found: the list has changed meanwhile, so the lock may be had.
-pub fn owe_one(c: &Ctx, id: i32) -> bool {
+pub fn owe_one(c: &Ctx, id: i32, source: u64) -> bool {
     let found = dir::lookup(c, Kind::Shm, id).map(|(index, _)| c.shm(index));
     let Ok(Some(shm)) = found else { return false };
     let (mine, segment) = (c.me.word(), u64::from(id as u32));
-    let is_it = |_, hold: &Hold| hold.owner.load(Relaxed) == mine && hold.segment.load(Relaxed) == segment;
+    let is_it = |_, hold: &Hold| {
+        let is_mine = hold.owner.load(Relaxed) == mine && hold.source.load(Relaxed) == source;
+        is_mine && hold.segment.load(Relaxed) == segment
+    };
     let hold = each(c, shm, is_it);
     if let Some((_, hold)) = hold {
         hold.detached.fetch_add(1, Release);
@@ -93,38 +115,52 @@ pub fn owed(hold: &Hold) -> u64 {
     owed.min(hold.count.load(Relaxed))
 }
 
-/// Takes up to `n` attachments from a record, of which `detached` were owed. Returns whether that was all of
-/// them: then the record is gone.
+/// What is taken from a record.
+#[derive(Clone, Copy)]
+pub struct Off {
+    /// Attachments, at the most.
+    pub n: u64,
+    /// How many of them were owed.
+    pub detached: u64,
+    /// Others may map the segment by the same source.
+    pub has_heirs: bool,
+}
+
+/// Takes attachments from a record. Returns whether the record is gone: those were all, and nothing is mapped
+/// by its source, if there may be heirs.
 pub fn take_off(
     c: &Ctx,
     guard: &Guard,
     shm: &Shm,
     (link, hold): (u64, &Hold),
-    (n, detached): (u64, u64),
+    off: Off,
     pid: u64,
 ) -> Result<bool, Errno> {
     let has = hold.count.load(Relaxed);
-    let less = n.min(has);
+    let less = off.n.min(has);
+    let is_all = less == has && (!off.has_heirs || c.is_unmapped(hold.source.load(Relaxed)));
     let mut txn = guard.txn();
-    if less == has {
+    if is_all {
         txn.set(link, hold.next.load(Relaxed))?;
         dir::give_block(c, &mut txn, c.pool.offset_of(hold), size_of::<Hold>() as u64)?;
     } else {
         txn.put(&hold.count, has - less)?;
-        if detached > 0 {
+        if off.detached > 0 {
             let before = hold.taken_off.load(Relaxed);
-            txn.put(&hold.taken_off, before.wrapping_add(detached))?;
+            txn.put(&hold.taken_off, before.wrapping_add(off.detached))?;
         }
     }
-    txn.put(&shm.nattch, shm.nattch.load(Relaxed).saturating_sub(less))?;
-    txn.put(&shm.dtime, c.kernel.now() as u64)?;
-    txn.put(&shm.lpid, pid)?;
+    if has > 0 {
+        txn.put(&shm.nattch, shm.nattch.load(Relaxed).saturating_sub(less))?;
+        txn.put(&shm.dtime, c.kernel.now() as u64)?;
+        txn.put(&shm.lpid, pid)?;
+    }
     txn.commit()?;
-    Ok(less == has)
+    Ok(is_all)
 }
 
-/// Drops what the dead have left, and the living have given up without the lock, as far as it is among the
-/// first `most` records.
+/// Drops what the dead have left, and the living have given up without the lock, and heirs have unmapped, as
+/// far as it is among the first `most` records.
 pub fn drop_dead_among(c: &Ctx, guard: &Guard, shm: &Shm, index: u32, most: u32) -> Result<bool, Errno> {
     let mut any = false;
     let mut link = c.pool.offset_of(&shm.holds);
@@ -134,18 +170,24 @@ pub fn drop_dead_among(c: &Ctx, guard: &Guard, shm: &Shm, index: u32, most: u32)
         };
         let owner = ProcId::of_word(hold.owner.load(Relaxed));
         let is_dead = |o: &ProcId| *o != c.me && c.owner_is_dead(*o);
+        let all = Off { n: u64::MAX, detached: 0, has_heirs: true };
         let off = match (owner, owed(hold)) {
-            (Some(dead), _) if is_dead(&dead) => Some((dead, (u64::MAX, 0))),
-            (Some(owner), owed) if owed > 0 => Some((owner, (owed, owed))),
+            (Some(owner), _) if hold.count.load(Relaxed) == 0 => {
+                c.is_unmapped(hold.source.load(Relaxed)).then_some((owner, all))
+            }
+            (Some(dead), _) if is_dead(&dead) => Some((dead, all)),
+            (Some(owner), owed) if owed > 0 => {
+                Some((owner, Off { n: owed, detached: owed, has_heirs: false }))
+            }
             _ => None,
         };
-        let Some((owner, n)) = off else {
+        let Some((owner, off)) = off else {
             link = at + 8;
             continue;
         };
         any = true;
         let pid = crate::pid_word_of(c, owner);
-        if take_off(c, guard, shm, (link, hold), n, pid)? {
+        if take_off(c, guard, shm, (link, hold), off, pid)? {
             c.pool.untouch(owner, Kind::Shm.reference(index));
         } else {
             link = at + 8;

@@ -17,6 +17,7 @@ use vshmem_pool::layout::{Head, Kind, Shm, PAGE};
 
 pub use get::get;
 pub(crate) use holds::each as each_hold;
+use holds::Off;
 pub(crate) use kept::leave;
 pub(crate) use pending::reap as reap_pending_pages;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
@@ -107,6 +108,11 @@ const FEW: u32 = 16;
 /// The first half of `shmat`: checks permission by `SHM_RDONLY` and `SHM_EXEC` in `flg`, and counts one
 /// attachment of the caller. If mapping fails, [`detach`] takes it back.
 pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
+    attach_by(c, id, flg, 0)
+}
+
+/// [`attach`] of what is mapped by the caller's source with this number; 0: by none.
+pub fn attach_by(c: &Ctx, id: i32, flg: i32, source: u64) -> Result<Extent, Errno> {
     let (index, head) = admitted(c, id, flg)?;
     let signals = SignalsBlocked::attentive(c.kernel);
     reap_if_removed(c, &signals, id);
@@ -117,7 +123,7 @@ pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
     let shm = c.shm(index).ok_or(Errno::EINVAL)?;
     let extent = extent_of(c, shm)?;
     holds::drop_dead_among(c, &guard, shm, index, FEW)?;
-    holds::count_one(c, &guard, shm, index, c.me, 1)?;
+    holds::count_one(c, &guard, (shm, index), (c.me, c.name_of_source(source)), 1)?;
     Ok(extent)
 }
 
@@ -141,15 +147,23 @@ fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
 
 /// `shmdt`, after unmapping: one attachment of the caller less. The last one destroys a removed segment.
 /// Where the lock is not to be had, that is noted, and done by whoever has it next and looks at the segment.
+/// What heirs may have stays counted then until the caller's end.
 pub fn detach(c: &Ctx, id: i32) {
+    detach_by(c, id, 0, false);
+}
+
+/// [`detach`] of what was mapped by a source. With `has_heirs` others may map it still.
+pub fn detach_by(c: &Ctx, id: i32, source: u64, has_heirs: bool) {
+    let source = c.name_of_source(source);
     for _ in 0..TRIES {
         let signals = SignalsBlocked::brief(c.kernel);
-        let dropped = drop_holds(c, &signals, id, c.me, Some(1), pid_word(c));
+        let one = Off { n: 1, detached: 0, has_heirs };
+        let dropped = drop_holds(c, &signals, id, (c.me, Some(source)), one, pid_word(c));
         if dropped.is_ok() || !signals.has_failed() {
             reap_if_removed(c, &signals, id);
             return;
         }
-        if holds::owe_one(c, id) {
+        if has_heirs || holds::owe_one(c, id, source) {
             return;
         }
     }
@@ -175,13 +189,13 @@ fn reap_if_removed(c: &Ctx, signals: &SignalsBlocked, id: i32) -> bool {
     found.is_ok_and(|(_, head)| is_removed(head)) && reap_one(c, signals, id).unwrap_or(false)
 }
 
-/// Takes `n` attachments (all: `None`) from a process.
-pub(crate) fn drop_holds(
+/// Takes attachments from a process, in the record of a source or in each.
+fn drop_holds(
     c: &Ctx,
     signals: &SignalsBlocked,
     id: i32,
-    who: ProcId,
-    n: Option<u64>,
+    (who, source): (ProcId, Option<u64>),
+    off: Off,
     pid: u64,
 ) -> Result<(), Errno> {
     let guard = dir::lock(c, signals)?;
@@ -190,22 +204,35 @@ pub(crate) fn drop_holds(
     if who == c.me {
         holds::drop_dead_among(c, &guard, shm, index, FEW)?;
     }
-    let Some((link, hold)) = holds::find(c, shm, who) else {
-        return Ok(());
-    };
-    let n = n.unwrap_or(u64::MAX);
-    if holds::take_off(c, &guard, shm, (link, hold), (n, 0), pid)? {
-        c.pool.untouch(who, Kind::Shm.reference(index));
+    let mut found = false;
+    while let Some(its) = holds::find(c, shm, who, source) {
+        found = true;
+        if holds::take_off(c, &guard, shm, its, off, pid)? {
+            c.pool.untouch(who, Kind::Shm.reference(index));
+        }
+        if source.is_some() {
+            break;
+        }
     }
-    if shm.nattch.load(Relaxed) == 0 && is_removed(head) {
+    if found && is_unmapped(shm) && is_removed(head) {
         destroy(c, signals, guard, index)?;
     }
     Ok(())
 }
 
+/// Does nobody have it attached, nor a mapping of it that is not counted?
+pub(crate) fn is_unmapped(shm: &Shm) -> bool {
+    shm.nattch.load(Relaxed) == 0 && shm.holds.load(Relaxed) == 0
+}
+
 /// Counts all attachments of the caller for its child too, before it forks. False if one could not be
 /// counted: the child then counts them itself.
 pub fn fork(c: &Ctx, child: ProcId) -> bool {
+    fork_but(c, child, &|_, _| 0)
+}
+
+/// [`fork`] without some: `kept` tells how many of a segment, by a source as records name it.
+pub fn fork_but(c: &Ctx, child: ProcId, kept: &dyn Fn(i32, u64) -> u64) -> bool {
     let signals = SignalsBlocked::hurried(c.kernel);
     let mut all = true;
     dir::each_touched(c, c.me, Kind::Shm, |index| {
@@ -214,10 +241,18 @@ pub fn fork(c: &Ctx, child: ProcId) -> bool {
             return;
         };
         let Some(shm) = c.shm(index) else { return };
-        if let Some((_, hold)) = holds::find(c, shm, c.me) {
-            let has = hold.count.load(Relaxed).saturating_sub(holds::owed(hold));
-            all &= has == 0 || holds::count_one(c, &guard, shm, index, child, has).is_ok();
-        }
+        let id = shm.head.id.load(Relaxed) as i32;
+        holds::each(c, shm, |_, hold| {
+            if hold.owner.load(Relaxed) == c.me.word() {
+                let source = hold.source.load(Relaxed);
+                let has = hold.count.load(Relaxed).saturating_sub(holds::owed(hold));
+                let has = has.saturating_sub(kept(id, source));
+                let is_counted =
+                    has == 0 || holds::count_one(c, &guard, (shm, index), (child, source), has).is_ok();
+                all &= is_counted;
+            }
+            false
+        });
     });
     all
 }
@@ -273,6 +308,16 @@ pub(crate) fn reap_removed(c: &Ctx, signals: &SignalsBlocked) -> bool {
     any
 }
 
+/// Frees removed segments that only heirs had, and have no more.
+pub(crate) fn reap_inherited(c: &Ctx, signals: &SignalsBlocked) {
+    for (index, head) in dir::used(c, Kind::Shm).filter(|(_, head)| is_removed(head)) {
+        let is_unattached = |shm: &Shm| shm.nattch.load(Relaxed) == 0;
+        if !signals.has_failed() && c.shm(index).is_some_and(is_unattached) {
+            reap_if_removed(c, signals, head.id.load(Acquire) as i32);
+        }
+    }
+}
+
 /// Takes from a segment what the dead have left. Returns whether there was something.
 ///
 /// # Errors
@@ -300,7 +345,7 @@ fn destroy_unattached(c: &Ctx, signals: &SignalsBlocked, id: i32) -> Result<bool
     let Ok((index, head)) = dir::lookup(c, Kind::Shm, id) else {
         return Ok(false);
     };
-    let unattached = c.shm(index).is_some_and(|shm| shm.nattch.load(Relaxed) == 0);
+    let unattached = c.shm(index).is_some_and(is_unmapped);
     Ok(unattached && is_removed(head) && destroy(c, signals, guard, index).is_ok())
 }
 
@@ -314,7 +359,8 @@ pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: 
         return;
     }
     let id = c.head(Kind::Shm, index).map_or(0, |h| h.id.load(Acquire));
-    let _ = drop_holds(c, signals, id as i32, dead, None, crate::pid_word_of(c, dead));
+    let all = Off { n: u64::MAX, detached: 0, has_heirs: dead != c.me || c.kernel.has_heirs() };
+    let _ = drop_holds(c, signals, id as i32, (dead, None), all, crate::pid_word_of(c, dead));
 }
 
 fn record(c: &Ctx, index: u32) -> Result<ShmDs, Errno> {
@@ -395,7 +441,7 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
         return Ok(());
     };
     let shm = c.shm(index).ok_or(Errno::EINVAL)?;
-    if shm.nattch.load(Relaxed) == 0 {
+    if is_unmapped(shm) {
         return destroy(c, &signals, guard, index);
     }
     let mut txn = guard.txn();

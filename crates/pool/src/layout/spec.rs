@@ -72,8 +72,8 @@ specified!(
     lpid at 96, nattch at 104, holds at 112,
 );
 specified!(
-    Hold, 48,
-    owner at 0, next at 8, count at 16, detached at 24, taken_off at 32, segment at 40,
+    Hold, 56,
+    owner at 0, next at 8, count at 16, detached at 24, taken_off at 32, segment at 40, source at 48,
 );
 specified!(
     Sem, 192,
