@@ -13,7 +13,7 @@
 use crate::attach::{Piece, TABLE};
 use crate::cred;
 use crate::gate::Inside;
-use crate::{raw, state};
+use crate::{pools, raw};
 use core::sync::atomic::{compiler_fence, AtomicPtr, AtomicU64, Ordering::*};
 
 /// Alone in its mapping: a write to anything else on its page would have the page copied, too.
@@ -71,7 +71,7 @@ pub fn look(gate: &Inside) {
 /// There may be heirs of all that is attached.
 pub fn suspect(gate: &Inside) {
     SUSPECTED_BELOW.store(TABLE.next_order(gate), Relaxed);
-    state::close_sources(gate);
+    pools::close_sources(gate);
 }
 
 /// May others have what was attached there?

@@ -56,6 +56,7 @@ pub mod permit;
 pub mod pools;
 pub mod raw;
 pub mod reduce;
+mod rests;
 pub mod revoked;
 pub mod shortcuts;
 pub mod sizes;

@@ -3,12 +3,12 @@
 //! nothing is any more, and when something else was mapped where one should be.
 
 use crate::attach::{Piece, TABLE};
-use crate::calls::shm::count_rests;
 use crate::gate::Inside;
 use crate::heirs;
 use crate::page::MAX_POOLS;
 use crate::pools::POOLS;
 use crate::raw::syscall;
+use crate::rests::count_rests;
 use crate::state;
 use core::ops::Range;
 use vshmem_pool::layout::PAGE;

@@ -498,8 +498,8 @@ impl Handle {
         liveness::claim(&self.descriptor, self.page_size, slot, Heir::Child)
     }
 
-    /// Calls `each` with every part of the pool that this process has mapped, in the order of addresses. `None`:
-    /// that can't be told.
+    /// Calls `each` with every part of the pool that this process has mapped, in the order of addresses.
+    /// `None`: that can't be told.
     pub fn each_mapped(&self, each: &mut dyn FnMut(Mapped)) -> Option<()> {
         let base = self.mem.base() as usize;
         maps::each(&(base..base + self.mem.len()), self.begins, each)

@@ -20,8 +20,8 @@ struct Line {
     next: usize,
 }
 
-/// Places of a line's numbers: `from-to access offset major:minor inode`. What says who has access counts as a
-/// number.
+/// Places of a line's numbers: `from-to access offset major:minor inode`. What says who has access counts as
+/// a number.
 const FROM: usize = 0;
 const TO: usize = 1;
 const OFFSET: usize = 3;

@@ -3,6 +3,7 @@
 use super::{again, check_ctl, cmd, fetch, is_new, store};
 use crate::abi::{self, Plain, ShmInfo, Shminfo};
 use crate::attach::{Piece, TABLE};
+use crate::rests::count_rests;
 use crate::sizes::{self, SEGMENTS};
 use crate::state::{self, Caller};
 use crate::{fork, gate, heirs, moved};
@@ -126,21 +127,6 @@ fn count(caller: &Caller, id: i32, flags: i32, mapped: &shm::Extent, source: u64
 
 /// So many attachments are looked through at each `shmat`.
 const FEW: usize = 64;
-
-/// A new mapping has replaced a part of an attachment, or all of it: as the kernel does it, each piece
-/// counts. Without SHM_REMAP, that part had been unmapped behind our back: otherwise the kernel had not given
-/// the addresses out again.
-pub fn count_rests(piece: Piece, rests: usize) {
-    let Ok(owner) = state::caller_of(piece.pool as usize) else {
-        return;
-    };
-    // Where the caller may not attach it any more, it just counts less.
-    let attach = |_: &usize| shm::attach_by(&owner.ctx, piece.id, libc::SHM_RDONLY, piece.source).is_ok();
-    // A rest that is not counted is what was counted as a whole.
-    if (0..rests).filter(attach).count() == rests {
-        shm::detach_by(&owner.ctx, piece.id, piece.source, heirs::may_have(&piece));
-    }
-}
 
 /// What is mapped at an address is now mapped in another range, too.
 pub fn double(addr: usize, to: Range<usize>) {
