@@ -51,7 +51,7 @@ static const struct call {
     {"msgsnd 16 B", send_16, 260},
     {"msgrcv 16 B", receive_16, 277},
     {"shmget", find, 880},
-    {"shmat", attach, 7200},
+    {"shmat", attach, 7400},
     {"shmdt", detach, 3800},
     {"shmget, 4 KiB", make_4k, 7300},
     {"IPC_RMID, 4 KiB", unmake, 4000},

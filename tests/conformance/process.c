@@ -89,13 +89,18 @@ static void uses_no_low_descriptor(void) {
     int after = open("/dev/null", O_RDONLY);
     EQUAL(after, before);
     close(after);
-    int count = open_descriptors();
+    int count = 0;
     for (int i = 0; i < 50; i++) {
         int segment = (int)OK(shmget(IPC_PRIVATE, 4096, 0600));
         void *start = shmat(segment, NULL, 0);
         OK((long)start);
         OK(shmdt(start));
         OK(shmctl(segment, IPC_RMID, NULL));
+        after = open("/dev/null", O_RDONLY);
+        EQUAL(after, before);
+        close(after);
+        /* What the first attachment takes is kept. */
+        count = i == 0 ? open_descriptors() : count;
     }
     EQUAL(open_descriptors(), count);
     OK(msgctl(id, IPC_RMID, NULL));

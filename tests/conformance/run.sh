@@ -11,7 +11,7 @@ set -eu
 
 library=${1:-}
 here=$(cd "$(dirname "$0")" && pwd)
-tests=${TESTS:-sem msg shm process memory handlers users stopped death stress}
+tests=${TESTS:-sem msg shm process memory handlers users stopped death mapped stress}
 match=${MATCH:-}
 runner=${RUNNER:-}
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-conformance.XXXXXX")
@@ -74,6 +74,7 @@ if [ -n "$library" ]; then
         set -- "LD_PRELOAD=$scratch/libvshmem.so" "$scratch/$name"
         # shellcheck disable=SC2086
         if [ -n "$runner" ]; then set -- $runner -E "$@"; fi
+        [ "$name" != mapped ] || set -- VSHMEM_POOL_SIZE=16M "$@"
         run "$name under the library" "$scratch/forbid" env "VSHMEM_POOL=${POOL:-$pools/$name}" \
             VSHMEM_KEYS=all "$@"
         rm -f "$pools/$name"

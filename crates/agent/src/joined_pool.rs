@@ -171,6 +171,10 @@ impl<H: Borrow<Handle> + Sync> Kernel for JoinedPool<H> {
         process::is_stopped(pid, started)
     }
 
+    fn is_mapped(&self, source: u64) -> bool {
+        self.handle.borrow().is_mapped(source) != Some(false)
+    }
+
     fn block_signals(&self) -> u64 {
         // A SIGBUS that is blocked ends the process, whatever its handler is.
         const BUS_ERROR: u64 = 1 << (libc::SIGBUS - 1);

@@ -66,6 +66,7 @@ impl Reaper {
         if !self.back_slots(c, high) {
             return;
         }
+        liveness::reap_inherited(c);
         let begun = Instant::now();
         for _ in 0..=SLOTS_PER_PASS.min(high) {
             self.slot = if self.slot > high { 0 } else { self.slot };

@@ -6,7 +6,7 @@
 use crate::gate::Inside;
 use crate::raw;
 use core::ops::Range;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use vshmem_ipc::Errno;
 use vshmem_pool::layout::PAGE;
 
@@ -23,15 +23,47 @@ pub struct Piece {
     pub id: i32,
     /// The pool, as an index into the open pools.
     pub pool: u8,
+    /// The number of the source that it is mapped by; 0: by none.
+    pub source: u64,
+    /// The program keeps it from children (`MADV_DONTFORK`).
+    pub is_kept: bool,
+    /// Where in the pool the segment begins.
+    begins: u64,
     /// Later attachments have higher numbers; the pieces of one have the same.
-    order: u32,
+    order: u64,
 }
 
 impl Piece {
-    /// A whole attachment.
-    pub fn whole(addr: usize, len: usize, id: i32, pool: usize) -> Piece {
-        let (base, pool, order) = (addr, pool as u8, 0);
-        Piece { base, addr, len, id, pool, order }
+    /// A whole attachment, later than all that is in the table until it is entered there.
+    pub fn whole(range: Range<usize>, begins: u64, id: i32, pool: usize, source: u64) -> Piece {
+        let (base, addr, len, pool, order) = (range.start, range.start, range.len(), pool as u8, u64::MAX);
+        Piece { base, addr, len, id, pool, source, is_kept: false, begins, order }
+    }
+
+    /// Where in the pool the piece begins.
+    pub fn offset(&self) -> u64 {
+        self.begins.wrapping_add(self.addr.wrapping_sub(self.base) as u64)
+    }
+
+    /// Does the attachment begin with it?
+    pub fn is_whole(&self) -> bool {
+        self.addr == self.base
+    }
+
+    /// The same attachment elsewhere.
+    pub fn moved(&self, to: Range<usize>) -> Piece {
+        Piece { base: to.start, addr: to.start, len: to.len(), begins: self.offset(), ..*self }
+    }
+
+    /// Another one, of what is mapped at an address within it.
+    pub fn doubled(&self, addr: usize, to: Range<usize>) -> Piece {
+        let begins = self.offset() + (addr - self.addr) as u64;
+        Piece { begins, ..self.moved(to) }
+    }
+
+    /// Later attachments have higher numbers.
+    pub fn order(&self) -> u64 {
+        self.order
     }
 
     /// The addresses.
@@ -61,12 +93,17 @@ struct Cell {
     addr: AtomicUsize,
     len: AtomicUsize,
     what: AtomicU64,
-    order: AtomicU32,
+    source: AtomicU64,
+    begins: AtomicU64,
+    order: AtomicU64,
 }
 
 const FREE: usize = 0;
 const FREED: usize = 1;
 const TAKEN: usize = 2;
+
+/// In a cell's word beside id and pool.
+const KEPT: u64 = 1 << 40;
 
 impl Cell {
     fn read(&self) -> Option<Piece> {
@@ -77,6 +114,9 @@ impl Cell {
             len: self.len.load(Relaxed),
             id: what as u32 as i32,
             pool: (what >> 32) as u8,
+            is_kept: what & KEPT != 0,
+            source: self.source.load(Relaxed),
+            begins: self.begins.load(Relaxed),
             order: self.order.load(Relaxed),
         })
     }
@@ -84,8 +124,11 @@ impl Cell {
     fn write(&self, p: &Piece) {
         self.addr.store(p.addr, Relaxed);
         self.len.store(p.len, Relaxed);
-        let what = u64::from(p.id as u32) | u64::from(p.pool) << 32;
+        let kept = if p.is_kept { KEPT } else { 0 };
+        let what = u64::from(p.id as u32) | u64::from(p.pool) << 32 | kept;
         self.what.store(what, Relaxed);
+        self.source.store(p.source, Relaxed);
+        self.begins.store(p.begins, Relaxed);
         self.order.store(p.order, Relaxed);
         self.state.store(p.base + TAKEN, Release);
     }
@@ -98,7 +141,7 @@ pub struct Table {
     /// Cells that are not free, freed ones included.
     used: AtomicUsize,
     live: AtomicUsize,
-    next_order: AtomicU32,
+    next_order: AtomicU64,
 }
 
 /// This process's attachments.
@@ -113,7 +156,7 @@ impl Table {
             capacity: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
             live: AtomicUsize::new(0),
-            next_order: AtomicU32::new(0),
+            next_order: AtomicU64::new(0),
         }
     }
 
@@ -163,6 +206,11 @@ impl Table {
         self.place(&Piece { order, ..whole });
     }
 
+    /// Adds a piece of an attachment that was taken out, as it was or somewhere else.
+    pub fn put_back(&self, _gate: &Inside, piece: &Piece) {
+        self.place(piece);
+    }
+
     fn place(&self, piece: &Piece) {
         let cells = self.cells();
         for i in probe(piece.base, cells.len()) {
@@ -183,6 +231,18 @@ impl Table {
             .map(move |i| &cells[i])
             .take_while(|cell| cell.state.load(Relaxed) != FREE)
             .filter(move |cell| cell.state.load(Relaxed) == base + TAKEN)
+    }
+
+    /// The first piece of the newest attachment at `base`.
+    pub fn newest_at(&self, _gate: &Inside, base: usize) -> Option<Piece> {
+        let key = |p: &Piece| (p.order, core::cmp::Reverse(p.addr));
+        self.at(base).filter_map(Cell::read).max_by_key(key)
+    }
+
+    /// Takes one piece out of the table.
+    pub fn take_piece(&self, _gate: &Inside, piece: &Piece) {
+        let cell = self.at(piece.base).find(|cell| cell.read().as_ref() == Some(piece));
+        cell.and_then(|cell| self.clear(cell));
     }
 
     /// Takes the newest attachment at `base` out of the table, piece by piece. False: there is none.
@@ -218,25 +278,45 @@ impl Table {
         }
     }
 
+    /// The program keeps what is attached in a range from children, or does so no more.
+    pub fn keep_from_children(&self, _gate: &Inside, range: &Range<usize>, is_kept: bool) {
+        let is_in = |p: &Piece| range.start <= p.addr && p.addr + p.len <= range.end;
+        for cell in self.cells() {
+            if let Some(piece) = cell.read().filter(is_in) {
+                cell.write(&Piece { is_kept, ..piece });
+            }
+        }
+    }
+
+    /// Forgets what the process has not inherited from a pool.
+    pub fn forget_kept(&self, _gate: &Inside, pool: usize) {
+        for cell in self.cells() {
+            if cell.read().is_some_and(|p| p.is_kept && usize::from(p.pool) == pool) {
+                self.clear(cell);
+            }
+        }
+    }
+
     /// Calls `each` with every piece.
     pub fn each(&self, _gate: &Inside, each: &mut dyn FnMut(Piece)) {
         self.cells().iter().filter_map(Cell::read).for_each(each);
     }
 
-    /// Calls `each` with every segment of a pool, and how many pieces there are of it, until INSIDE.
+    /// Calls `each` with every segment of a pool and every source by which it is mapped, and how many pieces
+    /// there are of that, until INSIDE.
     pub fn each_segment(
         &self,
         _gate: &Inside,
         pool: usize,
-        each: &mut dyn FnMut(i32, u64) -> Result<(), Errno>,
+        each: &mut dyn FnMut(i32, u64, u64) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let pieces = || self.cells().iter().filter_map(Cell::read).filter(|p| p.pool as usize == pool);
         for (i, piece) in pieces().enumerate() {
-            let is_it = |other: &Piece| other.id == piece.id;
+            let is_it = |other: &Piece| (other.id, other.source) == (piece.id, piece.source);
             if !pieces().take(i).any(|p| is_it(&p)) {
-                match each(piece.id, pieces().filter(is_it).count() as u64) {
+                match each(piece.id, piece.source, pieces().filter(is_it).count() as u64) {
                     Err(Errno::INSIDE) => return Err(Errno::INSIDE),
-                    // Where the caller may not attach it any more, it just counts less.
+                    // What can't be counted counts less.
                     _ => continue,
                 }
             }
@@ -250,6 +330,11 @@ impl Table {
         for piece in self.cells().iter().filter(find).filter_map(Cell::read) {
             each(piece, piece.without(range).iter().flatten().count());
         }
+    }
+
+    /// The number that the next attachment gets.
+    pub fn next_order(&self, _gate: &Inside) -> u64 {
+        self.next_order.load(Relaxed)
     }
 
     /// How many pieces there are.
@@ -270,7 +355,7 @@ mod tests {
 
     fn add(table: &Table, gate: &Inside, addr: usize, len: usize, id: i32) {
         table.reserve(gate).unwrap();
-        table.insert(gate, Piece::whole(addr, len, id, 3));
+        table.insert(gate, Piece::whole(addr..addr + len, 0, id, 3, 0));
     }
 
     fn take(table: &Table, gate: &Inside, base: usize) -> Vec<(i32, u8, Range<usize>)> {

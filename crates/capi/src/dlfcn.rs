@@ -78,11 +78,13 @@ unsafe fn ours(name: *const c_char) -> Option<*mut c_void> {
     }
     // SAFETY: as the caller vouches.
     let function = match unsafe { CStr::from_ptr(name) }.to_bytes() {
+        b"madvise" => crate::remaps::madvise as *const (),
         b"mlockall" => export::mlockall as *const (),
         b"msgctl" => export::msgctl as *const (),
         b"msgget" => export::msgget as *const (),
         b"msgrcv" => export::msgrcv as *const (),
         b"msgsnd" => export::msgsnd as *const (),
+        b"mremap" => crate::remaps::mremap as *const (),
         b"semctl" => export::semctl as *const (),
         b"semget" => export::semget as *const (),
         b"semop" => export::semop as *const (),

@@ -14,7 +14,7 @@ use crate::gate::{self, Inside};
 use crate::page::{self, pack, unpack, MAX_POOLS};
 use crate::pools::Claimed;
 use crate::state::{self, POOLS};
-use crate::{revoked, tls};
+use crate::{heirs, revoked, tls};
 use core::sync::atomic::Ordering;
 use vshmem_ipc::{liveness, Errno};
 use vshmem_pool::lock::SignalsBlocked;
@@ -31,13 +31,22 @@ pub extern "C" fn prepare() {
     let (mut waited, mut tries) = (0, TRIES);
     loop {
         let Some(gate) = gate::enter_for_fork() else { return };
-        let mut missing = None;
+        heirs::look(&gate);
+        // What is attached later the child does not have.
+        state::close_sources(&gate);
+        let (mut missing, mut is_counted) = (None, true);
         for index in (0..MAX_POOLS).filter(|_| TABLE.count() > 0) {
-            if let Err(error @ (Errno::INSIDE | Errno::ENOSPC)) = make_room(&gate, index) {
-                missing = Some((index, error));
+            if let Err(error) = make_room(&gate, index) {
+                is_counted = false;
+                let helps = matches!(error, Errno::INSIDE | Errno::ENOSPC);
+                missing = helps.then_some((index, error)).or(missing);
             }
         }
         let Some((index, error)) = missing.filter(|_| tries > 0) else {
+            if !is_counted {
+                // The child is an heir.
+                heirs::suspect(&gate);
+            }
             return gate::close_for_fork(gate);
         };
         drop(gate);
@@ -73,7 +82,7 @@ fn make_room(gate: &Inside, index: usize) -> Result<(), Errno> {
     drop_room(index);
     let Some(me) = me else { return Ok(()) };
     let pid = gate.page().pid();
-    let (me, liveness) = claim_for_child(index, me, pid)?;
+    let (me, liveness) = claim_for_child(gate, index, me, pid)?;
     let claimed = Claimed { me, liveness, fork: Fork::now(pid) };
     // SAFETY: inside the gate.
     unsafe { *POOLS[index].claimed.get() = Some(claimed) };
@@ -85,13 +94,15 @@ pub fn attachments_changed(gate: &Inside) {
     if gate.is_in_fork() {
         for index in 0..MAX_POOLS {
             // Not waited for: the fork is under way.
-            let _ = make_room(gate, index);
+            if make_room(gate, index).is_err() {
+                heirs::suspect(gate);
+            }
         }
     }
 }
 
 /// If this fails, the child makes itself known later, at its first call.
-fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Result<(ProcId, Liveness), Errno> {
+fn claim_for_child(gate: &Inside, index: usize, me: ProcId, pid: u32) -> Result<(ProcId, Liveness), Errno> {
     let place = &POOLS[index];
     let ctx = place.ctx(me, pid);
     // SAFETY: the process is known to the pool, so it is open.
@@ -105,8 +116,9 @@ fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Result<(ProcId, Livene
     // Without any liveness lock for it the child must see to that itself.
     let none = if claim.is_hopeless() { Errno::EPERM } else { Errno::ENOSPC };
     let claimed = child.zip(claim.taken()).ok_or(none);
+    let kept = &|id, source| state::kept_from_children(gate, &ctx, index, id, source);
     let counted = claimed.and_then(|(child, liveness)| {
-        let counted = vshmem_ipc::shm::fork(&ctx, &signals, me, child);
+        let counted = vshmem_ipc::shm::fork(&ctx, &signals, child, kept);
         counted.inspect_err(|_| give_up(&ctx, child)).map(|()| (child, liveness))
     });
     counted.inspect_err(|_| claim.give_back())
@@ -122,6 +134,7 @@ fn give_up(ctx: &Ctx, child: ProcId) {
 /// up as any dead process's is.
 pub extern "C" fn parent() {
     if let Some(_gate) = gate::enter_after_fork() {
+        heirs::after_fork();
         for index in 0..MAX_POOLS {
             // None, too, is noted: an earlier child may be there whose pid the thread never learnt, for it
             // was forked inside libc.

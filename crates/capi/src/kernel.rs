@@ -5,7 +5,7 @@ use crate::page::{self, unpack, Page, MAX_POOLS};
 use crate::pools::Opened;
 use crate::sizes::SEGMENTS;
 use crate::state::{OpenPool, POOLS};
-use crate::{cred, gate, interrupted, raw};
+use crate::{cred, gate, heirs, interrupted, raw};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use vshmem_pool::layout::PAGE;
@@ -55,6 +55,14 @@ impl Kernel for OpenPool {
 
     fn is_stopped(&self, pid: u32, started: u64) -> bool {
         process::is_stopped(pid, started)
+    }
+
+    fn is_mapped(&self, source: u64) -> bool {
+        self.asked().handle.is_mapped(source) != Some(false)
+    }
+
+    fn has_heirs(&self) -> bool {
+        heirs::are_suspected()
     }
 
     fn block_signals(&self) -> u64 {

@@ -44,11 +44,13 @@ pub mod ending;
 pub mod errno;
 pub mod fork;
 pub mod gate;
+pub mod heirs;
 pub mod ids;
 pub mod interrupted;
 pub mod kernel;
 pub mod last_error;
 pub mod log;
+mod moved;
 pub mod open;
 pub mod outcome;
 pub mod page;
@@ -57,6 +59,7 @@ pub mod permit;
 pub mod pools;
 pub mod raw;
 pub mod reduce;
+mod rests;
 pub mod revoked;
 pub mod sanitizers;
 pub mod shortcuts;
@@ -76,6 +79,8 @@ pub mod forked;
 mod lock_all;
 #[cfg(not(test))]
 mod next;
+#[cfg(not(test))]
+pub mod remaps;
 #[cfg(not(test))]
 pub mod syscall;
 #[cfg(not(test))]

@@ -3,7 +3,7 @@
 use crate::log::{self, Level};
 use crate::page::{self, Page, MAX_POOLS};
 use crate::pools::POOLS;
-use crate::{config, ending, fork, interrupted, state};
+use crate::{config, ending, fork, heirs, interrupted, state};
 use core::ffi::c_void;
 
 /// Runs before the program's own constructors when preloaded. Opens nothing and maps nothing.
@@ -12,7 +12,7 @@ extern "C" fn on_load() {
     // SAFETY: the handlers stay in memory: the library can't be unloaded. Registering them now rather than at
     // first use keeps libc's lock and its memory out of signal handlers. Where it fails, children make
     // themselves known late.
-    unsafe { libc::pthread_atfork(Some(fork::prepare), Some(fork::parent), None) };
+    unsafe { libc::pthread_atfork(Some(fork::prepare), Some(fork::parent), Some(heirs::after_fork)) };
     #[cfg(not(test))]
     crate::forked::on_load();
     watch_threads();

@@ -14,7 +14,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use vshmem_pool::{Budget, Ctx, Pool, ProcId};
 use vshmem_transport::process::Fork;
-use vshmem_transport::{Handle, Liveness};
+use vshmem_transport::{Handle, Liveness, Source};
 use vshmem_wait::{Across, Heartbeat};
 
 /// A pool that is open in this process. What is written at a fork comes first, and lies on one page: each one
@@ -29,6 +29,8 @@ pub struct OpenPool {
     /// What was claimed for a child: in the parent from before a fork until after it, in the child until it
     /// takes that over. Under the gate.
     pub claimed: UnsafeCell<Option<Claimed>>,
+    /// By what the process with this pid maps what it attaches. Under the gate.
+    pub source: UnsafeCell<Option<(Source, u32)>>,
     /// [`CLOSED`] or [`OPEN`].
     pub phase: AtomicU32,
     /// It was taken away from the machine.
@@ -76,7 +78,7 @@ pub const CLOSED: u32 = 0;
 pub const OPEN: u32 = 1;
 
 // SAFETY: `opened` is written under the gate while the phase is CLOSED, and read when it is OPEN. `claimed`
-// is only touched under the gate.
+// and `source` are only touched under the gate.
 unsafe impl Sync for OpenPool {}
 
 /// All places for open pools. The first is the one that the environment names.
@@ -85,6 +87,7 @@ pub static POOLS: [OpenPool; MAX_POOLS] = [const {
         last_me: AtomicU64::new(0),
         started: AtomicU64::new(0),
         claimed: UnsafeCell::new(None),
+        source: UnsafeCell::new(None),
         phase: AtomicU32::new(CLOSED),
         lost: AtomicBool::new(false),
         opened: UnsafeCell::new(MaybeUninit::uninit()),
@@ -134,6 +137,32 @@ impl OpenPool {
     /// It is found to be taken away.
     pub fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
+    }
+
+    /// By what the process maps what it attaches; opened when there is none. `None`: it can't be.
+    pub fn source(&'static self, gate: &Inside) -> Option<Source> {
+        let pid = gate.page().pid();
+        // SAFETY: inside the gate.
+        if let Some((source, _)) = unsafe { *self.source.get() }.filter(|(_, its)| *its == pid) {
+            return Some(source);
+        }
+        self.close_source(gate);
+        // SAFETY: callers have it open.
+        let source = unsafe { self.opened() }.handle.open_source()?;
+        // SAFETY: as above.
+        unsafe { *self.source.get() = Some((source, pid)) };
+        Some(source)
+    }
+
+    /// What is attached from now on is mapped by another source. One that the process has inherited is not
+    /// kept by it any more but for what it has mapped.
+    pub fn close_source(&'static self, _gate: &Inside) {
+        // SAFETY: inside the gate.
+        let source = unsafe { (*self.source.get()).take() };
+        if let Some((source, _)) = source.filter(|_| self.is_open()) {
+            // SAFETY: it is open.
+            unsafe { self.opened() }.handle.close_source(&source);
+        }
     }
 
     /// In which name spaces the process's pid holds.
@@ -225,13 +254,19 @@ pub fn free_place(_gate: &Inside) -> Option<usize> {
 ///
 /// # Safety
 /// No thread is inside a call on this pool.
-pub unsafe fn close(_gate: &Inside, index: usize) {
+pub unsafe fn close(gate: &Inside, index: usize) {
     let place = &POOLS[index];
+    place.close_source(gate);
     if place.phase.swap(CLOSED, Ordering::AcqRel) == OPEN {
         // SAFETY: it was open, and is not any more, so this reads it for the last time; the caller vouches
         // for the rest.
         unsafe { (*place.opened.get()).assume_init_read().handle.close() };
     }
+}
+
+/// Closes the sources of all pools.
+pub fn close_sources(gate: &Inside) {
+    POOLS.iter().for_each(|place| place.close_source(gate));
 }
 
 /// When the process became known to a pool, for its children.

@@ -9,11 +9,11 @@ use crate::last_error::explain;
 use crate::log::{self, Level};
 use crate::page::{self, pack, unpack, unpack_staying, Page, MAX_POOLS};
 use crate::pools::{Opened, CONFIGURED, OPEN};
-use crate::{core_dump, errno, ids, interrupted, open, revoked, sanitizers, sizes};
+use crate::{core_dump, errno, heirs, ids, interrupted, open, revoked, sanitizers, sizes};
 
 pub use crate::pools::{
-    close, current, current_key, free_place, home, is_configured, key_in, move_home, page_size, started_of,
-    unmap, use_pool, OpenPool, POOLS,
+    close, close_sources, current, current_key, free_place, home, is_configured, key_in, move_home,
+    page_size, started_of, unmap, use_pool, OpenPool, POOLS,
 };
 
 use core::ffi::c_void;
@@ -56,25 +56,40 @@ impl Caller {
         self.ctx.pool
     }
 
-    /// Maps part of the pool for the program. With `replace` not at the address yet: [`Caller::move_over`]
-    /// brings it there.
+    /// Maps part of the pool for the program; returns also the number of the source that it is mapped by, or 0.
+    /// With `replace` not at the address yet: [`Caller::move_over`] brings it there.
     pub fn map(
         &self,
+        gate: &Inside,
         offset: u64,
         len: usize,
         addr: Option<usize>,
         replace: bool,
         protection: i32,
-    ) -> Result<*mut c_void, Errno> {
-        let handle = self.handle();
-        let mapped = match addr.filter(|_| replace) {
-            Some(addr) => handle.map_beside(offset, len, addr, protection),
-            None => handle.map(offset, len, addr, protection),
-        };
+    ) -> Result<(*mut c_void, u64), Errno> {
+        let (handle, place) = (self.handle(), &POOLS[self.index]);
         if !handle.is_device() {
             core_dump::hold_segments();
         }
-        mapped.map_err(not_mapped)
+        let (beside, at) = (addr.filter(|_| replace), addr.filter(|_| !replace));
+        // The program may have closed the first one.
+        for _ in 0..2 {
+            let Some(source) = place.source(gate) else { break };
+            let mapped = match beside {
+                Some(addr) => handle.map_beside(Some(&source), offset, len, addr, protection),
+                None => handle.map_by(Some(&source), offset, len, at, protection),
+            };
+            if let Some(mapped) = mapped.map_err(not_mapped)? {
+                return Ok((mapped, source.number()));
+            }
+            place.close_source(gate);
+        }
+        let mapped = match beside {
+            Some(addr) => handle.map_beside(None, offset, len, addr, protection),
+            None => handle.map(offset, len, at, protection).map(Some),
+        };
+        let mapped = mapped.map_err(not_mapped)?;
+        mapped.map(|mapped| (mapped, 0)).ok_or(Errno(libc::ENOMEM))
     }
 
     /// What the pool's memory is mapped in multiples of here. EINVAL if its segments don't begin at such.
@@ -175,7 +190,7 @@ fn known_as(index: usize, unpack: impl Fn(u64) -> Option<ProcId>) -> Option<Ctx<
 fn become_known(index: usize) -> Result<(&'static Page, u64), Errno> {
     let _errno = errno::ErrnoGuard::now();
     let mut looks = liveness::LOOKS;
-    let (page, known, parent) = loop {
+    let (page, known, has_inherited) = loop {
         match enter_pool(index) {
             Err(Errno::INSIDE) if looks > 0 && !gate::is_inside() => {
                 looks -= 1;
@@ -188,18 +203,18 @@ fn become_known(index: usize) -> Result<(&'static Page, u64), Errno> {
             result => break result?,
         }
     };
-    if let Some((parent, me)) = parent.zip(unpack(known)) {
-        inherit(index, me, parent);
+    if let Some(me) = unpack(known).filter(|_| has_inherited) {
+        inherit(index, me);
     }
     Ok((page, known))
 }
 
-/// Becomes known to a pool, inside the gate. Returns the process's page, its slot, as packed there, and the
-/// process whose attachments are to be counted for it, too: its parent.
+/// Becomes known to a pool, inside the gate. Returns the process's page, its slot, as packed there, and whether
+/// it has its parent's attachments, which are to be counted for it, too.
 ///
 /// # Errors
 /// INSIDE: the pool has no slot free yet.
-fn enter_pool(index: usize) -> Result<(&'static Page, u64, Option<ProcId>), Errno> {
+fn enter_pool(index: usize) -> Result<(&'static Page, u64, bool), Errno> {
     if let (CONFIGURED, Some(mistake)) = (index, config().mistake()) {
         explain(format_args!("{mistake}"));
         return Err(Errno::EINVAL);
@@ -219,13 +234,13 @@ fn enter_pool(index: usize) -> Result<(&'static Page, u64, Option<ProcId>), Errn
     let page = gate.page();
     let known = || page.memberships[index].me.load(Ordering::Acquire);
     if known() != 0 {
-        return Ok((page, known(), None));
+        return Ok((page, known(), false));
     }
     // It may have left already, as it ends.
     // SAFETY: it is open.
     unsafe { pool.opened() }.handle.expect_access();
-    let parent = register(&gate, index)?;
-    Ok((page, known(), parent))
+    let has_inherited = register(&gate, index)?;
+    Ok((page, known(), has_inherited))
 }
 
 /// Makes the process known to the pools to which its parent was: before it counts what it has attached.
@@ -334,6 +349,7 @@ fn adopt(gate: &Inside, index: usize) -> bool {
     // SAFETY: the parent claimed it for this child.
     unsafe { claimed.liveness.keep_in_child() };
     become_member(page, index, claimed.me, Some(claimed.liveness), started);
+    TABLE.forget_kept(gate, index);
     true
 }
 
@@ -352,15 +368,15 @@ pub unsafe fn may_leave_all_to_parent(page: &Page) -> bool {
     page.pid.load(Ordering::Relaxed) == 0 && POOLS.iter().all(is_parents)
 }
 
-/// Takes a process slot in an open pool. Returns the parent of a raw fork, whose attachments are to be
-/// counted.
-fn register(gate: &Inside, index: usize) -> Result<Option<ProcId>, Errno> {
+/// Takes a process slot in an open pool. Returns whether the process is a child of a raw fork that has
+/// attachments, which are to be counted.
+fn register(gate: &Inside, index: usize) -> Result<bool, Errno> {
     if gate.page().pid.load(Ordering::Relaxed) == 0 {
         // A child of a handler's: what the thread was waiting on is its parent's.
         interrupted::forget();
     }
     if adopt(gate, index) {
-        return Ok(None);
+        return Ok(false);
     }
     let place = &POOLS[index];
     // SAFETY: callers saw that it is open.
@@ -387,9 +403,14 @@ fn register(gate: &Inside, index: usize) -> Result<Option<ProcId>, Errno> {
         claim.give_back();
         return Err(Errno::INSIDE);
     };
-    let parent = unpack(place.last_me.load(Ordering::Relaxed)).filter(|_| TABLE.count() > 0);
+    let is_child = place.last_me.load(Ordering::Relaxed) != 0;
+    if is_child {
+        // It keeps its parent's source by what it has mapped, and has not all that is in the table.
+        place.close_source(gate);
+        TABLE.forget_kept(gate, index);
+    }
     become_member(page, index, me, claim.taken(), started);
-    Ok(parent)
+    Ok(is_child && TABLE.count() > 0)
 }
 
 /// Publishes the process's slot.
@@ -404,21 +425,26 @@ fn become_member(page: &Page, index: usize, me: ProcId, liveness: Option<Livenes
     membership.me.store(word, Ordering::Release);
 }
 
-/// A child of a fork that no handler saw still has its parent's attachments: counts them for the child. While
-/// the parent lives, it has them counted; else the child attaches them once more, as far as it may.
-fn inherit(index: usize, me: ProcId, parent: ProcId) {
+/// A child of a fork that no handler saw still has its parent's attachments: counts them for the child.
+fn inherit(index: usize, me: ProcId) {
     let ctx = POOLS[index].ctx(me, page::existing().map_or(0, Page::pid));
     // No handler forks on the way.
     let signals = SignalsBlocked::brief(ctx.kernel);
-    if !ctx.pool.owner_is_dead(ctx.kernel, ctx.member, parent) {
-        let _ = shm::fork(&ctx, &signals, parent, me);
-        return;
-    }
     let count = || {
         let Ok(gate) = gate::enter() else { return Ok(()) };
-        TABLE.each_segment(&gate, index, &mut |id, n| shm::inherit(&ctx, &signals, id, n))
+        TABLE.each_segment(&gate, index, &mut |id, source, n| shm::inherit(&ctx, &signals, id, source, n))
     };
     while count() == Err(Errno::INSIDE) && vshmem_ipc::await_lock(&ctx, &signals).is_ok() {}
+}
+
+/// How many of the process's attachments of a segment, by a source as records name it, children don't get.
+pub fn kept_from_children(gate: &Inside, ctx: &Ctx, index: usize, id: i32, source: u64) -> u64 {
+    let mut kept = 0;
+    TABLE.each(gate, &mut |a| {
+        let is_it = a.id == id && a.pool as usize == index && ctx.name_of_source(a.source) == source;
+        kept += u64::from(a.is_kept && is_it);
+    });
+    kept
 }
 
 /// Leaves one pool: what the process holds there is undone and counted down. `give_up`: its slot is freed,
@@ -432,6 +458,7 @@ pub fn leave(index: usize, give_up: bool) {
     let is_revoked = revoked::is_revoked(index);
     let me = if is_revoked { unpack(membership.me.load(Ordering::Acquire)) } else { me(&gate, index) };
     let pid = gate.page().pid();
+    heirs::look(&gate);
     drop(gate);
     let left = me.filter(|_| !is_revoked).map(|me| place.ctx(me, pid));
     let left = left.filter(vshmem_ipc::leave);

@@ -108,6 +108,11 @@ pub fn reap(c: &Ctx, slot: u32) {
     reap_slot(c, &SignalsBlocked::hurried(c.kernel), slot);
 }
 
+/// Frees removed segments that only processes had which made no call, and which are unmapped now.
+pub fn reap_inherited(c: &Ctx) {
+    c.aside(|c| shm::reap_inherited(c, &SignalsBlocked::hurried(c.kernel)));
+}
+
 /// Cleans up after the process in a slot if it is dead. One that runs another program now keeps its slot, for
 /// its `SEM_UNDO` adjustments.
 pub(crate) fn reap_slot(c: &Ctx, signals: &SignalsBlocked, slot: u32) -> bool {

@@ -85,6 +85,7 @@ struct Inner {
     next_pid: AtomicU32,
     /// Whom the kernel says to be stopped; 0: nobody.
     stopped: AtomicU32,
+    mapped: Mutex<BTreeSet<u64>>,
     /// How much faster than real time passes.
     speed: AtomicU32,
     /// Waiters that were woken and not served: too early, or their record was somebody else's by then.
@@ -114,6 +115,12 @@ impl World {
         World::with(len, &Params::default(), |_| {}).unwrap()
     }
 
+    /// Somebody maps something by a source, or nobody does any more.
+    pub fn map_by(&self, source: u64, is_mapped: bool) {
+        let mut mapped = self.0.mapped.lock().unwrap();
+        let _ = if is_mapped { mapped.insert(source) } else { mapped.remove(&source) };
+    }
+
     /// A fresh pool that `scribble` may damage before it is opened.
     pub fn with(
         len: usize,
@@ -129,6 +136,7 @@ impl World {
             changed: Condvar::new(),
             next_pid: AtomicU32::new(100),
             stopped: AtomicU32::new(0),
+            mapped: Mutex::new(BTreeSet::new()),
             speed: AtomicU32::new(1),
             early: AtomicU32::new(0),
             reservations: AtomicI64::new(i64::MAX),
@@ -467,6 +475,10 @@ impl Kernel for Process {
     }
     fn is_stopped(&self, pid: u32, _started: u64) -> bool {
         pid != 0 && self.world.stopped.load(SeqCst) == pid
+    }
+    fn is_mapped(&self, source: u64) -> bool {
+        self.call();
+        self.world.mapped.lock().unwrap().contains(&source)
     }
     fn block_signals(&self) -> u64 {
         self.call();

@@ -6,6 +6,9 @@ use crate::layout::{Head, Kind, Msg, Proc, Sem, Shm, Waiter, NO_LIVENESS_LOCK, P
 use crate::mem::Shared;
 use crate::{Kernel, Pool, ProcId};
 
+/// Bits of a source's number in a record.
+const SOURCE_BITS: u32 = 48;
+
 /// A call: a process of a kernel, in a pool.
 #[derive(Clone)]
 pub struct Ctx<'a> {
@@ -163,6 +166,24 @@ impl<'a> Ctx<'a> {
     /// the budget is spent.
     pub fn is_dead(&self, slot: u32, is_it: impl Fn(u16) -> bool) -> bool {
         self.ask(self.price_of(slot), || self.pool.is_dead(self.kernel, self.member, slot, is_it))
+    }
+
+    /// Is anything certainly mapped no more by a source that a record names? Nothing is certain if the budget
+    /// is spent, and of a source of another kernel that lives.
+    pub fn is_unmapped(&self, source: u64) -> bool {
+        let (member, number) = ((source >> SOURCE_BITS) as u16, source & ((1 << SOURCE_BITS) - 1));
+        if source == 0 || member != self.member {
+            return source == 0 || self.pool.member_is_dead(member);
+        }
+        self.ask(ASK, || !self.kernel.is_mapped(number))
+    }
+
+    /// What a record has for a source of this kernel.
+    pub fn name_of_source(&self, number: u64) -> u64 {
+        match number {
+            0 => 0,
+            _ => number | u64::from(self.member) << SOURCE_BITS,
+        }
     }
 
     /// Is the process in a slot stopped now? False where that can't be known.

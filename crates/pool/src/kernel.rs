@@ -50,6 +50,15 @@ pub trait Kernel: Sync {
     fn is_stopped(&self, _pid: u32, _started: u64) -> bool {
         false
     }
+    /// Is anything mapped by the source of this kernel with that number, by whatever process? False only if
+    /// that is certain.
+    fn is_mapped(&self, _source: u64) -> bool {
+        false
+    }
+    /// May others have what the calling process has mapped, without the pool's knowledge?
+    fn has_heirs(&self) -> bool {
+        false
+    }
     /// Blocks every signal for the calling thread; returns the mask before.
     fn block_signals(&self) -> u64;
     /// Puts the mask back.

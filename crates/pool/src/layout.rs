@@ -346,21 +346,25 @@ pub struct Shm {
 // SAFETY: atomics only.
 unsafe impl Shared for Shm {}
 
-/// A process's attachments of one segment: a block of the small heap.
+/// A process's attachments of one segment by one source: a block of the small heap.
 #[repr(C)]
 pub struct Hold {
     /// Process slot + 1 and generation: `slot + 1 | generation << 32`.
     pub owner: AtomicU64,
     /// Next record: offset, 0: none.
     pub next: AtomicU64,
-    /// Attachments that are counted.
+    /// Attachments that are counted. 0: its owner has none, but others may map it by the source.
     pub count: AtomicU64,
-    /// So many times its owner has detached it without the lock, which was not to be had.
+    /// So many times its owner has detached it without the lock, as each detach begins.
     pub detached: AtomicU64,
     /// So many of these were taken off the attachments.
     pub taken_off: AtomicU64,
     /// Id of the segment.
     pub segment: AtomicU64,
+    /// What it is mapped by: a number that only the member's kernel knows, and the member << 48. 0: unknown.
+    pub source: AtomicU64,
+    /// Not 0: its owner has noted, without the lock, that others may map it by the source.
+    pub inherited: AtomicU64,
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Hold {}

@@ -107,7 +107,12 @@ impl Descriptor {
 
     /// Whether `lent` is still open on the pool's file; another thread may have closed it in the meantime.
     pub fn is_still(&self, lent: &Lent) -> bool {
-        self.identity.is(lent.fd())
+        self.is_same(lent.fd())
+    }
+
+    /// Whether a number is open on the pool's file.
+    pub fn is_same(&self, fd: i32) -> bool {
+        self.identity.is(fd)
     }
 
     /// Opens the pool's file again and keeps it, unless another thread was faster, in place of a lost number.
@@ -171,7 +176,7 @@ impl Descriptor {
 }
 
 /// Duplicates a descriptor to a high number, if one is free.
-fn move_high(fd: i32) -> Option<i32> {
+pub(crate) fn move_high(fd: i32) -> Option<i32> {
     floors(sys::descriptor_limit()).into_iter().find_map(|floor| sys::duplicate(fd, floor).ok())
 }
 

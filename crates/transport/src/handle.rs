@@ -13,9 +13,11 @@ use crate::error::{JoinError, MapError, OpenError};
 use crate::head;
 use crate::liveness::{self, Heir, Liveness};
 use crate::mapping;
+use crate::maps::{self, Mapped};
 use crate::member::Kernel;
 use crate::pool_ref::Path;
 use crate::reserve;
+use crate::source::{self, Source};
 use crate::sys::{self, Errno};
 
 /// `f_type` of file systems, from `linux/magic.h`.
@@ -348,12 +350,8 @@ impl Handle {
         addr: Option<usize>,
         prot: i32,
     ) -> Result<*mut c_void, MapError> {
-        self.check_range(offset, len as u64)?;
-        if let Some(addr) = addr {
-            self.check_address(addr, len)?;
-        }
-        if let Some(outcome) = mapping::by_file(&self.descriptor, self.begins + offset, len, addr, prot) {
-            return outcome.map_err(|error| MapError::at(addr, prot, error));
+        if let Some(mapped) = self.map_by(None, offset, len, addr, prot)? {
+            return Ok(mapped);
         }
         let from = self.mem.range(offset, len as u64).ok_or(MapError::NoMemory)?;
         match mapping::duplicate(from as usize, len, addr, prot) {
@@ -364,25 +362,52 @@ impl Handle {
         }
     }
 
+    /// Maps a range as [`Handle::map`] does, by a source. `None`: the source was closed, or there is none and
+    /// no descriptor.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub fn map_by(
+        &self,
+        source: Option<&Source>,
+        offset: u64,
+        len: usize,
+        addr: Option<usize>,
+        prot: i32,
+    ) -> Result<Option<*mut c_void>, MapError> {
+        self.check_range(offset, len as u64)?;
+        if let Some(addr) = addr {
+            self.check_address(addr, len)?;
+        }
+        let at = self.begins + offset;
+        let outcome = mapping::by_file(&self.descriptor, source, at, len, addr, prot);
+        outcome.transpose().map_err(|error| MapError::at(addr, prot, error))
+    }
+
     /// Maps a range as [`Handle::map`] does, to be moved to `addr` by [`Handle::move_over`]: anywhere but
-    /// there.
+    /// there. `None`: the source was closed.
     ///
     /// # Errors
     /// See [`MapError`]; also those of an address that nothing can be moved to.
     pub fn map_beside(
         &self,
+        source: Option<&Source>,
         offset: u64,
         len: usize,
         addr: usize,
         prot: i32,
-    ) -> Result<*mut c_void, MapError> {
+    ) -> Result<Option<*mut c_void>, MapError> {
         self.check_address(addr, len)?;
-        let at = self.map(offset, len, None, prot)?;
+        let mapped = match source {
+            Some(_) => self.map_by(source, offset, len, None, prot)?,
+            None => Some(self.map(offset, len, None, prot)?),
+        };
+        let Some(at) = mapped else { return Ok(None) };
         if (at as usize) >= addr + len || at as usize + len <= addr {
-            return Ok(at);
+            return Ok(Some(at));
         }
         // It keeps the next one from lying there. No more than two of its length can.
-        let next = self.map_beside(offset, len, addr, prot);
+        let next = self.map_beside(source, offset, len, addr, prot);
         // SAFETY: mapped above, and nobody knows of it.
         unsafe { self.unmap(at, len) };
         next
@@ -500,6 +525,29 @@ impl Handle {
     /// Afterwards the parent calls [`Liveness::end`] and the child [`Liveness::keep_in_child`].
     pub fn claim_liveness_for_child(&self, slot: u32) -> Option<Liveness> {
         liveness::claim(&self.descriptor, self.page_size, slot, Heir::Child)
+    }
+
+    /// Calls `each` with every part of the pool that this process has mapped, in the order of addresses.
+    /// `None`: that can't be told.
+    pub fn each_mapped(&self, each: &mut dyn FnMut(Mapped)) -> Option<()> {
+        let base = self.mem.base() as usize;
+        maps::each(&(base..base + self.mem.mapped()), self.begins, each)
+    }
+
+    /// Opens a source, by which this process maps what it attaches.
+    pub fn open_source(&self) -> Option<Source> {
+        Source::open(&self.descriptor)
+    }
+
+    /// Closes a source of this process's, or one that it has inherited: what is mapped by it stays.
+    pub fn close_source(&self, source: &Source) {
+        source.close(&self.descriptor);
+    }
+
+    /// Whether anything is mapped by the source with this number, in this kernel. `None`: that can't be told
+    /// from here.
+    pub fn is_mapped(&self, source: u64) -> Option<bool> {
+        source::is_mapped(&self.descriptor, source)
     }
 
     /// Whether a process holds the liveness lock of a slot, in this kernel. `None`: that can't be told from

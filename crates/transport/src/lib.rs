@@ -59,10 +59,12 @@ mod liveness;
 #[path = "../local/mapping/mod.rs"]
 pub mod local;
 mod mapping;
+mod maps;
 mod member;
 mod pool_ref;
 pub mod process;
 mod reserve;
+mod source;
 pub mod stat;
 mod sys;
 pub mod table;
@@ -79,8 +81,10 @@ pub use local::{
     create_local, create_resolved, create_with_head, list_local, open_local_file, page_size_for,
     remove_local, reserve_local, Local, LocalPool,
 };
+pub use maps::Mapped;
 pub use pool_ref::{Origin, PoolRef, NAME_MAX, PATH_MAX};
 pub use process::namespaces_number;
+pub use source::{Source, SOURCES_BASE};
 pub use sys::asleep::{asleep, Awake};
 pub use sys::{map_private, raw as system_call, read_file, seconds, time};
 pub use table::{open, resolve, resolve_new, transport_of, transports};

@@ -94,9 +94,13 @@ fn hold(file: &Owned, len: usize, heir: Heir) -> Option<Liveness> {
 
 /// Whether anybody holds the liveness lock of a slot. `None` if that can't be told.
 pub(crate) fn alive(descriptor: &Descriptor, slot: u32) -> Option<bool> {
+    is_held(descriptor, request(slot))
+}
+
+/// Whether anybody holds a lock that stands in the way of this one. `None` if that can't be told.
+pub(crate) fn is_held(descriptor: &Descriptor, mut request: libc::flock) -> Option<bool> {
     // The kept description holds no lock itself; the kernel would not report its own.
     let file = descriptor.get()?;
-    let mut request = request(slot);
     sys::lock(file.fd(), libc::F_OFD_GETLK, &mut request).ok()?;
     // A thread that closes what it finds may have put another file in place; then the answer means nothing.
     descriptor.is_still(&file).then_some(request.l_type != libc::F_UNLCK as i16)

@@ -6,6 +6,7 @@ use vshmem_pool::layout::PAGE;
 use vshmem_pool::{Mem, Pool};
 
 use crate::descriptor::{Descriptor, Lent, Owned};
+use crate::source::Source;
 use crate::sys::{self, Errno, Outcome};
 
 /// `f_type` of hugetlbfs, from `linux/magic.h`.
@@ -60,16 +61,20 @@ fn structures(file: &Owned, begins: u64) -> Option<usize> {
     usize::try_from(end).ok().filter(|_| read == Ok(PAGE as usize))
 }
 
-/// Maps a range of a pool's file: anywhere, or at `addr` if nothing is mapped there. `None` if there is no
-/// descriptor, or it was closed meanwhile.
+/// Maps a range of a pool's file, by a source if there is one: anywhere, or at `addr` if nothing is mapped
+/// there. `None` if there is no descriptor, or it was closed meanwhile.
 pub(crate) fn by_file(
     descriptor: &Descriptor,
+    source: Option<&Source>,
     offset: u64,
     len: usize,
     addr: Option<usize>,
     prot: i32,
 ) -> Option<Outcome<*mut c_void>> {
-    let file = file_for(descriptor, prot)?;
+    let file = match source {
+        Some(source) => source.lend(descriptor, prot)?,
+        None => file_for(descriptor, prot)?,
+    };
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | addr.map_or(0, |_| libc::MAP_FIXED_NOREPLACE);
     let hint = addr.unwrap_or(0);
     // SAFETY: nothing that is mapped is replaced.
@@ -85,7 +90,11 @@ pub(crate) fn by_file(
         unsafe { sys::unmap(at as usize, len) };
         return Some(Err(Errno(libc::EEXIST)));
     }
-    if !descriptor.is_still(&file) {
+    let is_still = match (source, &file) {
+        (Some(source), Lent::Kept(_)) => source.is_open(descriptor),
+        _ => descriptor.is_still(&file),
+    };
+    if !is_still {
         // SAFETY: as above.
         unsafe { sys::unmap(at as usize, len) };
         return None;

@@ -3,10 +3,10 @@
 use super::{again, check_ctl, cmd, fetch, is_new, store};
 use crate::abi::{self, Plain, ShmInfo, Shminfo};
 use crate::attach::{Piece, TABLE};
-use crate::page::MAX_POOLS;
+use crate::rests::{Owners, Rests};
 use crate::sizes::{self, SEGMENTS};
 use crate::state::{self, Caller};
-use crate::{fork, gate};
+use crate::{fork, gate, heirs, moved, rests};
 use core::ffi::c_void;
 use core::ops::Range;
 use libc::shmid_ds;
@@ -92,7 +92,7 @@ fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<
             attached => break attached,
         }
     };
-    owners.settle();
+    owners.settle(0);
     attached
 }
 
@@ -120,32 +120,34 @@ fn attach_inside(
         return Err(Errno::EINVAL);
     }
     let prot = protection(flags);
-    let first = caller.map(extent.offset, len, address.addr, address.replace, prot)? as usize;
+    heirs::look(&gate);
+    let (first, source) = caller.map(&gate, extent.offset, len, address.addr, address.replace, prot)?;
+    let first = first as usize;
     let pool = caller.pool_index();
     let mapped = address.addr.filter(|_| address.replace).unwrap_or(first);
     let range = mapped..mapped + len;
     let looks = address.replace || TABLE.count() <= FEW;
     let mut rests = Rests::default();
     // Before what is replaced is counted off, which may be all that keeps a removed segment alive.
-    let counted = count(caller, id, flags, &extent, owners);
+    let piece = Piece::whole(range.clone(), extent.offset, id, pool, source);
+    let counted = count(caller, &piece, flags, &extent, owners);
     let placed = counted.and_then(|()| {
         let counted = if looks { rests.count(&gate, &range, owners) } else { Ok(()) };
         // Last, so that a call that fails leaves what the program has there.
         let replaced = || if address.replace { caller.move_over(first..first + len, mapped) } else { Ok(()) };
         counted.and_then(|()| replaced()).inspect_err(|_| {
             rests.give_up(owners);
-            owners.note(pool, id);
+            owners.note(&piece);
         })
     });
     placed.inspect_err(|_| state::unmap(pool, first..first + len))?;
     if rests.any {
-        TABLE.cut(&gate, &range, &mut |piece, n| {
-            if rests.are_counted(&piece, n) {
-                owners.note(piece.pool as usize, piece.id);
-            }
+        TABLE.cut(&gate, &range, &mut |piece, n| match address.replace {
+            true => rests.note(&piece, n, owners),
+            false => moved::displaced(&gate, piece, n, mapped, &rests, owners),
         });
     }
-    TABLE.insert(&gate, Piece::whole(mapped, len, id, pool));
+    TABLE.insert(&gate, piece);
     fork::attachments_changed(&gate);
     Ok(range)
 }
@@ -153,13 +155,13 @@ fn attach_inside(
 /// Counts an attachment of what was mapped, unless the segment has gone in between.
 fn count(
     caller: &Caller,
-    id: i32,
+    piece: &Piece,
     flags: i32,
     mapped: &shm::Extent,
     owners: &mut Owners,
 ) -> Result<(), Errno> {
-    if shm::attach(&caller.ctx, id, flags)? != *mapped {
-        owners.note(caller.pool_index(), id);
+    if shm::attach_by(&caller.ctx, piece.id, flags, piece.source)? != *mapped {
+        owners.note(piece);
         return Err(Errno::EIDRM);
     }
     Ok(())
@@ -168,115 +170,36 @@ fn count(
 /// So many attachments are looked through at each `shmat`.
 const FEW: usize = 64;
 
-/// The process in the pools of what is attached, one budget for each, and what is left to be done outside of
-/// the gate.
-struct Owners {
-    callers: Option<[Option<Caller>; MAX_POOLS]>,
-    /// The pool whose lock is to be waited for.
-    busy: Option<usize>,
-    /// In these attachments were given up.
-    noted: [bool; MAX_POOLS],
-}
-
-impl Owners {
-    #[inline(always)]
-    fn new() -> Owners {
-        Owners { callers: None, busy: None, noted: [false; MAX_POOLS] }
-    }
-
-    fn of(&mut self, pool: usize) -> Option<&Caller> {
-        let callers = self.callers.get_or_insert([const { None }; MAX_POOLS]);
-        let place = callers.get_mut(pool)?;
-        if place.is_none() {
-            *place = state::caller_of(pool).ok();
-        }
-        place.as_ref()
-    }
-
-    /// An attachment is given up: without a wait.
-    fn note(&mut self, pool: usize, id: i32) {
-        if self.of(pool).is_some_and(|owner| shm::note_detached(&owner.ctx, id, 1)) {
-            self.noted[pool] = true;
-        }
-    }
-
-    /// Waits, outside of the gate, for the lock that was not to be had inside. The call's time is the same for
-    /// whichever pool. As in the kernel, a signal does not end the call.
-    fn await_lock(&mut self, caller: &Caller) -> Result<(), Errno> {
-        let other = self.busy.take().filter(|pool| *pool != caller.pool_index());
-        let ctx = other.and_then(|pool| self.of(pool)).map_or(&caller.ctx, |other| &other.ctx);
-        ctx.budget.add_wait(caller.ctx.budget.waited().saturating_sub(ctx.budget.waited()));
-        let before = ctx.budget.waited();
-        let free = again(|| match caller.is_parents() {
-            true => Ok(()),
-            false => vshmem_ipc::await_lock(ctx, &SignalsBlocked::attentive(ctx.kernel)),
-        });
-        if other.is_some() {
-            caller.ctx.budget.add_wait(ctx.budget.waited() - before);
-        }
-        free
-    }
-
-    /// Takes off what was given up, outside of the gate. Where a lock is not to be had soon, others do.
-    fn settle(&self) {
-        let mut waited = 0;
-        let owners = self.callers.iter().flatten().zip(self.noted);
-        for owner in owners.filter_map(|(owner, noted)| owner.as_ref().filter(|_| noted)) {
-            let budget = &owner.ctx.budget;
-            budget.refill();
-            budget.add_wait(waited);
-            shm::settle_all(&owner.ctx, &SignalsBlocked::brief(owner.ctx.kernel));
-            waited = budget.waited();
+/// What is mapped at an address is now mapped in another range, too. If that can't be counted, or not soon, it
+/// is an heir of what it was made of.
+pub fn double(addr: usize, to: Range<usize>) {
+    state::know_inherited();
+    let mut owners = Owners::new();
+    while let Err(pool) = double_inside(addr, &to, &mut owners) {
+        if !owners.await_lock_briefly(pool) {
+            return;
         }
     }
 }
 
-/// What a new mapping leaves of attachments that it replaces in part: as the kernel does it, each piece
-/// counts. Without SHM_REMAP, that part had been unmapped behind our back: otherwise the kernel had not given
-/// the addresses out again. Those are two at the most, where the new mapping begins and ends.
-#[derive(Default)]
-struct Rests {
-    of: [Option<(Piece, usize)>; 2],
-    /// Is anything replaced at all?
-    any: bool,
-}
-
-impl Rests {
-    /// Counts them. Where the caller may not attach the segment any more, it just counts less.
-    fn count(&mut self, gate: &gate::Inside, range: &Range<usize>, owners: &mut Owners) -> Result<(), Errno> {
-        let mut result = Ok(());
-        TABLE.each_cut(gate, range, &mut |piece, rests| {
-            self.any = true;
-            let place = self.of.iter_mut().find(|place| place.is_none());
-            let Some(place) = place.filter(|_| rests > 0) else { return };
-            let mut counted = 0;
-            while counted < rests && result.is_ok() {
-                let Some(owner) = owners.of(piece.pool as usize) else { break };
-                match shm::attach(&owner.ctx, piece.id, libc::SHM_RDONLY) {
-                    Ok(_) => counted += 1,
-                    Err(Errno::INSIDE) => {
-                        owners.busy = Some(piece.pool as usize);
-                        result = Err(Errno::INSIDE);
-                    }
-                    Err(_) => break,
-                }
-            }
-            *place = Some((piece, counted));
-        });
-        result
-    }
-
-    /// They won't be there.
-    fn give_up(&self, owners: &mut Owners) {
-        for (piece, counted) in self.of.iter().flatten() {
-            (0..*counted).for_each(|_| owners.note(piece.pool as usize, piece.id));
+/// Counts it inside the gate. An error: the pool whose lock is to be waited for first.
+fn double_inside(addr: usize, to: &Range<usize>, owners: &mut Owners) -> Result<(), usize> {
+    let Ok(gate) = gate::enter() else { return Ok(()) };
+    let mut doubled = None;
+    TABLE.each(&gate, &mut |p| {
+        if p.range().contains(&addr) {
+            doubled = Some(p.doubled(addr, to.clone()));
         }
+    });
+    let Some(piece) = doubled else { return Ok(()) };
+    let counted = TABLE.reserve(&gate).and_then(|()| owners.attach(&piece));
+    match counted {
+        Ok(()) => TABLE.put_back(&gate, &piece),
+        Err(_) => heirs::suspect(&gate),
     }
-
-    /// Is each of so many rests of a piece counted? One that is not is what was counted as a whole.
-    fn are_counted(&self, piece: &Piece, rests: usize) -> bool {
-        let counted = self.of.iter().flatten().find(|(of, _)| of == piece).map_or(0, |(_, counted)| *counted);
-        counted == rests
+    match counted {
+        Err(Errno::INSIDE) => Err(piece.pool.into()),
+        _ => Ok(()),
     }
 }
 
@@ -286,24 +209,29 @@ pub fn detach(addr: usize) -> Result<bool, Errno> {
         return Ok(false);
     }
     state::know_inherited();
-    let (mut whole, mut pieces, mut noted) = (None, 0, false);
+    let (mut whole, mut n, mut owners) = (None, 0, Owners::new());
     let gate = gate::enter()?;
+    moved::follow(&gate, addr, &mut owners);
     let was_attached = TABLE.take(&gate, addr, &mut |piece| {
         state::unmap(piece.pool as usize, piece.range());
-        (whole, pieces) = (Some(piece), pieces + 1);
+        (whole, n) = (Some(piece), n + 1);
     });
     let owner = whole.and_then(|piece| state::caller_of(piece.pool as usize).ok());
-    if let Some((owner, piece)) = owner.as_ref().zip(whole) {
+    let noted = owner.zip(whole).map(|(owner, piece)| {
+        heirs::look(&gate);
+        let what = rests::given_up(&piece, n);
         // Before anybody forks.
-        noted = shm::note_detached(&owner.ctx, piece.id, pieces);
-    }
+        let is_noted = shm::note_detached(&owner.ctx, &what);
+        (owner, what, is_noted, Some(piece.len as u64).filter(|_| n == 1))
+    });
     fork::attachments_changed(&gate);
     drop(gate);
-    if let Some((owner, piece)) = owner.zip(whole) {
-        let signals = SignalsBlocked::brief(owner.ctx.kernel);
-        let told = Some(piece.len as u64).filter(|_| pieces == 1);
-        shm::settle(&owner.ctx, &signals, piece.id, if noted { 0 } else { pieces }, told);
+    let mut waited = 0;
+    if let Some((owner, what, is_noted, told)) = noted {
+        shm::settle(&owner.ctx, &SignalsBlocked::brief(owner.ctx.kernel), &what, is_noted, told);
+        waited = owner.ctx.budget.waited();
     }
+    owners.settle(waited);
     Ok(was_attached)
 }
 

@@ -179,16 +179,20 @@ fn segment(c: &Ctx, index: u32, small: &mut Audit, pages: &mut Audit, report: Re
     let fits =
         heap.blocks_for(size).is_some_and(|n| u64::from(n) == count) && first % u64::from(heap.align) == 0;
     demand(report, fits, location, "it has not the pages for its size", size);
-    let mut sum = 0u64;
+    let (mut sum, mut is_inherited) = (0u64, false);
     shm::each_hold(c, shm, |link, hold| {
         let at = c.word(link).map_or(0, |w| w.load(Relaxed));
         let is_ours = owns(c, small, location, at, size_of::<Hold>() as u64, report);
         let owner = hold.owner.load(Relaxed);
-        let lives = ProcId::of_word(owner).is_some_and(|o| !participants::is_dead(c, o));
-        demand(report, lives, location, "somebody who is dead has it attached", owner);
-        participants::is_known_to(c, owner, Kind::Shm.reference(index), report);
         let times = hold.count.load(Relaxed);
-        demand(report, times > 0, location, "somebody has it attached, but not once", owner);
+        let has_heirs = times == 0 && !c.is_unmapped(hold.source.load(Relaxed));
+        let lives = has_heirs || ProcId::of_word(owner).is_some_and(|o| !participants::is_dead(c, o));
+        demand(report, lives, location, "somebody who is dead has it attached", owner);
+        if !has_heirs {
+            participants::is_known_to(c, owner, Kind::Shm.reference(index), report);
+            demand(report, times > 0, location, "somebody has it attached, but not once", owner);
+        }
+        is_inherited |= has_heirs;
         sum = sum.saturating_add(times);
         // A list that leads somewhere else may never end.
         !is_ours
@@ -196,7 +200,7 @@ fn segment(c: &Ctx, index: u32, small: &mut Audit, pages: &mut Audit, report: Re
     let said = shm.nattch.load(Relaxed);
     demand(report, sum == said, location, "it counts its attachments wrongly", said);
     let removed = shm::is_removed(&shm.head);
-    let left = removed && said == 0;
+    let left = removed && said == 0 && !is_inherited;
     demand(report, !left, location, "it is removed, and nobody has it attached", said);
     demand(report, !removed || shm.head.key.load(Relaxed) == 0, location, "it is removed, and has a key", 0);
 }

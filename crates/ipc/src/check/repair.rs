@@ -78,9 +78,8 @@ fn being_removed(c: &Ctx) -> u32 {
     for kind in Kind::ALL {
         dir::each_dying(c, kind, |_, _| n += 1);
     }
-    let is_left = |&(index, head): &(u32, &Head)| {
-        shm::is_removed(head) && c.shm(index).is_some_and(|s| s.nattch.load(Relaxed) == 0)
-    };
+    let is_left =
+        |&(index, head): &(u32, &Head)| shm::is_removed(head) && c.shm(index).is_some_and(shm::is_unmapped);
     n + dir::used(c, Kind::Shm).filter(is_left).count() as u32
 }
 

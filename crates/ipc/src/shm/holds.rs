@@ -8,6 +8,14 @@
 //! takes the difference to [`Hold::taken_off`] off the attachments, with one transaction for both: so it is
 //! taken off once, whatever dies. Every call that asks how many attachments there are does so before, so none
 //! sees that it was not done at once.
+//!
+//! # What keeps a segment that nobody is known to have attached
+//! A process can come by a mapping without a call: from a parent that was cloned by the kernel alone, or by
+//! `mremap`. Such an *heir* maps by the same source as the one that attached. So where a process that has a
+//! segment attached dies, or detaches it and may have heirs, its record stays without attachments as long as
+//! anything is mapped by that source; and a segment is destroyed when it has no record any more. That it may
+//! have heirs a process notes, too, for whoever takes off what it has given up: all that it has attached by one
+//! source may have them, or none, for it then maps what comes by another.
 
 use crate::{directory as dir, pid_word, Ctx, Errno, ProcId};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -18,38 +26,53 @@ use vshmem_pool::log::Txn;
 /// No list of attachment records is longer: there are not more processes.
 pub const MOST: u32 = vshmem_pool::layout::MAX_PROCS;
 
+/// Whose attachments, and what they are mapped by: a source's name, or 0.
+pub type Holder = (ProcId, u64);
+
 /// Counts `n` attachments for a process, as the caller's doing.
-pub fn count_one(c: &Ctx, guard: &Guard, shm: &Shm, index: u32, who: ProcId, n: u64) -> Result<(), Errno> {
+pub fn count_one(
+    c: &Ctx,
+    guard: &Guard,
+    (shm, index): (&Shm, u32),
+    (who, source): Holder,
+    n: u64,
+) -> Result<(), Errno> {
     let mut txn = guard.txn();
-    match find(c, shm, who) {
+    match find(c, shm, who, Some(source)) {
         Some((_, hold)) => txn.put(&hold.count, hold.count.load(Relaxed).saturating_add(n))?,
-        None => add_record(c, &mut txn, shm, who, n)?,
+        None => add_record(c, &mut txn, shm, (who, source), n)?,
     }
-    finish_count(c, txn, shm, index, who, n)
+    finish_count(c, txn, (shm, index), who, n)
 }
 
-/// The same for a process that has the segment counted for it by somebody else, at most once.
-pub fn count_once(c: &Ctx, guard: &Guard, shm: &Shm, index: u32, who: ProcId, n: u64) -> Result<(), Errno> {
-    if n == 0 || find(c, shm, who).is_some() {
+/// [`count_one`] for a process that may have these counted by somebody else: at most once.
+pub fn count_once(
+    c: &Ctx,
+    guard: &Guard,
+    (shm, index): (&Shm, u32),
+    (who, source): Holder,
+    n: u64,
+) -> Result<(), Errno> {
+    if n == 0 || find(c, shm, who, Some(source)).is_some() {
         return Ok(());
     }
     let mut txn = guard.txn();
-    add_record(c, &mut txn, shm, who, n)?;
-    finish_count(c, txn, shm, index, who, n)
+    add_record(c, &mut txn, shm, (who, source), n)?;
+    finish_count(c, txn, (shm, index), who, n)
 }
 
-fn add_record(c: &Ctx, txn: &mut Txn, shm: &Shm, who: ProcId, n: u64) -> Result<(), Errno> {
+fn add_record(c: &Ctx, txn: &mut Txn, shm: &Shm, (who, source): Holder, n: u64) -> Result<(), Errno> {
     let (at, _) = dir::take_block(c, txn, size_of::<Hold>() as u64)?;
     txn.set(at, who.word())?;
     txn.set(at + 8, shm.holds.load(Relaxed))?;
+    // The others are zeros, as the block is.
     txn.set(at + 16, n)?;
-    txn.set(at + 24, 0)?;
-    txn.set(at + 32, 0)?;
     txn.set(at + 40, shm.head.id.load(Relaxed).into())?;
+    txn.set(at + 48, source)?;
     Ok(txn.put(&shm.holds, at)?)
 }
 
-fn finish_count(c: &Ctx, mut txn: Txn, shm: &Shm, index: u32, who: ProcId, n: u64) -> Result<(), Errno> {
+fn finish_count(c: &Ctx, mut txn: Txn, (shm, index): (&Shm, u32), who: ProcId, n: u64) -> Result<(), Errno> {
     txn.put(&shm.nattch, shm.nattch.load(Relaxed).saturating_add(n))?;
     txn.put(&shm.atime, c.kernel.now() as u64)?;
     txn.put(&shm.lpid, pid_word(c))?;
@@ -58,9 +81,13 @@ fn finish_count(c: &Ctx, mut txn: Txn, shm: &Shm, index: u32, who: ProcId, n: u6
     Ok(())
 }
 
-/// The attachment record of a process, and the offset of the link that leads to it.
-pub fn find(c: &Ctx, shm: &Shm, who: ProcId) -> Option<(u64, &'static Hold)> {
-    each(c, shm, |_, hold| hold.owner.load(Relaxed) == who.word())
+/// An attachment record of a process that counts some, by a source or by any, and the offset of the link that
+/// leads to it.
+pub fn find(c: &Ctx, shm: &Shm, who: ProcId, source: Option<u64>) -> Option<(u64, &'static Hold)> {
+    each(c, shm, |_, hold| {
+        let is_by = source.is_none_or(|source| hold.source.load(Relaxed) == source);
+        is_by && hold.owner.load(Relaxed) == who.word() && hold.count.load(Relaxed) > 0
+    })
 }
 
 /// Calls `stop` with the offset of the link to it and each attachment record, until it returns true; returns
@@ -88,61 +115,109 @@ fn at(c: &Ctx, link: u64) -> Option<(u64, &'static Hold)> {
     Some((at, hold))
 }
 
-/// Records that the caller has a segment attached `n` times less than is counted. Without the lock, so only the
-/// number that is the caller's alone is changed, in a record that names the caller and the segment: it stays
+/// Attachments of a segment that the caller gives up.
+#[derive(Clone, Copy)]
+pub struct Detached {
+    /// The segment.
+    pub id: i32,
+    /// The number of the caller's source that it is mapped by; 0: of none.
+    pub source: u64,
+    /// How many.
+    pub n: u64,
+    /// Others may map the segment by that source still.
+    pub has_heirs: bool,
+}
+
+/// Records that the caller has a segment attached less often than is counted. Without the lock, so only the
+/// words that are the caller's alone are changed, in a record that names the caller and the segment: it stays
 /// where it is, for only what is owed for all its attachments takes it away, and this one is not owed yet.
 /// False if it is not found: the list has changed meanwhile, so the lock may be had.
-pub fn owe(c: &Ctx, id: i32, n: u64) -> bool {
-    let found = dir::lookup(c, Kind::Shm, id).map(|(index, _)| c.shm(index));
+pub fn owe(c: &Ctx, what: &Detached) -> bool {
+    let found = dir::lookup(c, Kind::Shm, what.id).map(|(index, _)| c.shm(index));
     let Ok(Some(shm)) = found else { return false };
-    let (mine, segment) = (c.me.word(), u64::from(id as u32));
-    let is_it = |_, hold: &Hold| hold.owner.load(Relaxed) == mine && hold.segment.load(Relaxed) == segment;
-    let hold = each(c, shm, is_it);
-    if let Some((_, hold)) = hold {
-        hold.detached.fetch_add(n, Release);
+    let source = c.name_of_source(what.source);
+    let Some((_, hold)) = find(c, shm, c.me, Some(source)) else { return false };
+    let is_it = hold.segment.load(Relaxed) == u64::from(what.id as u32);
+    if is_it {
+        if what.has_heirs {
+            hold.inherited.store(1, Relaxed);
+        }
+        hold.detached.fetch_add(what.n, Release);
     }
-    hold.is_some()
+    is_it
 }
 
 /// Attachments that a record counts and its owner has given up.
-pub fn owed(hold: &Hold) -> u64 {
+fn owed(hold: &Hold) -> u64 {
     let detached = hold.detached.load(Acquire);
     let owed = detached.wrapping_sub(hold.taken_off.load(Relaxed));
     owed.min(hold.count.load(Relaxed))
 }
 
-/// Takes up to `n` attachments from a record, of which `detached` were owed. Returns whether that was all of
-/// them: then the record is gone.
+/// Attachments that a record counts and its owner has not given up.
+pub fn held(hold: &Hold) -> u64 {
+    hold.count.load(Relaxed).saturating_sub(owed(hold))
+}
+
+/// What is taken from a record.
+#[derive(Clone, Copy)]
+pub struct Off {
+    /// Attachments, at the most.
+    pub n: u64,
+    /// How many of them were owed.
+    pub detached: u64,
+    /// Others may map the segment by the same source.
+    pub has_heirs: bool,
+}
+
+impl Off {
+    /// All of a record's.
+    pub fn all(has_heirs: bool) -> Off {
+        Off { n: u64::MAX, detached: 0, has_heirs }
+    }
+
+    /// What the owner of a record has given up, if that is anything.
+    pub fn owed(hold: &Hold) -> Option<Off> {
+        let n = owed(hold);
+        (n > 0).then(|| Off { n, detached: n, has_heirs: hold.inherited.load(Relaxed) != 0 })
+    }
+}
+
+/// Takes attachments from a record. Returns whether the record is gone: those were all, and nothing is mapped
+/// by its source, if there may be heirs.
 pub fn take_off(
     c: &Ctx,
     guard: &Guard,
     shm: &Shm,
     (link, hold): (u64, &Hold),
-    (n, detached): (u64, u64),
+    off: Off,
     pid: u64,
 ) -> Result<bool, Errno> {
     let has = hold.count.load(Relaxed);
-    let less = n.min(has);
+    let less = off.n.min(has);
+    let is_all = less == has && (!off.has_heirs || c.is_unmapped(hold.source.load(Relaxed)));
     let mut txn = guard.txn();
-    if less == has {
+    if is_all {
         txn.set(link, hold.next.load(Relaxed))?;
         dir::give_block(c, &mut txn, c.pool.offset_of(hold), size_of::<Hold>() as u64)?;
     } else {
         txn.put(&hold.count, has - less)?;
-        if detached > 0 {
+        if off.detached > 0 {
             let before = hold.taken_off.load(Relaxed);
-            txn.put(&hold.taken_off, before.wrapping_add(detached))?;
+            txn.put(&hold.taken_off, before.wrapping_add(off.detached))?;
         }
     }
-    txn.put(&shm.nattch, shm.nattch.load(Relaxed).saturating_sub(less))?;
-    txn.put(&shm.dtime, c.kernel.now() as u64)?;
-    txn.put(&shm.lpid, pid)?;
+    if has > 0 {
+        txn.put(&shm.nattch, shm.nattch.load(Relaxed).saturating_sub(less))?;
+        txn.put(&shm.dtime, c.kernel.now() as u64)?;
+        txn.put(&shm.lpid, pid)?;
+    }
     txn.commit()?;
-    Ok(less == has)
+    Ok(is_all)
 }
 
-/// Drops what the dead have left, and the living have given up without the lock, as far as it is among the
-/// first `most` records.
+/// Drops what the dead have left, and the living have given up without the lock, and heirs have unmapped, as
+/// far as it is among the first `most` records.
 pub fn drop_dead_among(c: &Ctx, guard: &Guard, shm: &Shm, index: u32, most: u32) -> Result<bool, Errno> {
     let mut any = false;
     let mut link = c.pool.offset_of(&shm.holds);
@@ -152,22 +227,62 @@ pub fn drop_dead_among(c: &Ctx, guard: &Guard, shm: &Shm, index: u32, most: u32)
         };
         let owner = ProcId::of_word(hold.owner.load(Relaxed));
         let is_dead = |o: &ProcId| *o != c.me && c.owner_is_dead(*o);
-        let off = match (owner, owed(hold)) {
-            (Some(dead), _) if is_dead(&dead) => Some((dead, (u64::MAX, 0))),
-            (Some(owner), owed) if owed > 0 => Some((owner, (owed, owed))),
-            _ => None,
+        let off = match owner {
+            Some(_) if hold.count.load(Relaxed) == 0 => {
+                c.is_unmapped(hold.source.load(Relaxed)).then_some(Off::all(true))
+            }
+            Some(dead) if is_dead(&dead) => Some(Off::all(true)),
+            _ => Off::owed(hold),
         };
-        let Some((owner, n)) = off else {
+        let Some((owner, off)) = owner.zip(off) else {
             link = at + 8;
             continue;
         };
         any = true;
-        let pid = crate::pid_word_of(c, owner);
-        if take_off(c, guard, shm, (link, hold), n, pid)? {
-            c.pool.untouch(owner, Kind::Shm.reference(index));
-        } else {
+        if !take_off(c, guard, shm, (link, hold), off, pid_of_owner(c, owner))? {
             link = at + 8;
+        }
+        if off.detached > 0 {
+            untouch(c, shm, index, owner);
         }
     }
     Ok(any)
+}
+
+/// Takes from each record of a process what `off` says, if that is anything.
+pub fn take_from(
+    c: &Ctx,
+    guard: &Guard,
+    (shm, index): (&Shm, u32),
+    who: ProcId,
+    off: impl Fn(&Hold) -> Option<Off>,
+) -> Result<(), Errno> {
+    let mut any = false;
+    let is_it = |_, hold: &Hold| hold.owner.load(Relaxed) == who.word() && off(hold).is_some();
+    // Each step takes all from one.
+    for _ in 0..MOST {
+        let Some((link, hold)) = each(c, shm, is_it) else { break };
+        let Some(off) = off(hold) else { break };
+        take_off(c, guard, shm, (link, hold), off, pid_of_owner(c, who))?;
+        any = true;
+    }
+    if any {
+        untouch(c, shm, index, who);
+    }
+    Ok(())
+}
+
+fn pid_of_owner(c: &Ctx, owner: ProcId) -> u64 {
+    if owner == c.me {
+        pid_word(c)
+    } else {
+        crate::pid_word_of(c, owner)
+    }
+}
+
+/// The segment holds nothing of a process any more, unless that has it attached by another source.
+fn untouch(c: &Ctx, shm: &Shm, index: u32, who: ProcId) {
+    if find(c, shm, who, None).is_none() && !c.budget.is_spent() {
+        c.pool.untouch(who, Kind::Shm.reference(index));
+    }
 }

@@ -10,13 +10,15 @@ mod kept;
 mod pending;
 
 use crate::directory as dir;
-use crate::{perm, pid_of, pid_word, Ctx, Errno, Perm, ProcId};
+use crate::{perm, pid_of, Ctx, Errno, Perm, ProcId};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::heap::Range;
 use vshmem_pool::layout::{Head, Hold, Kind, Shm, PAGE};
 
 pub use get::get;
 pub(crate) use holds::each as each_hold;
+pub use holds::Detached;
+use holds::Off;
 pub(crate) use kept::leave;
 pub(crate) use pending::reap as reap_pending_pages;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
@@ -107,6 +109,11 @@ const FEW: u32 = 16;
 /// The first half of `shmat`: checks permission by `SHM_RDONLY` and `SHM_EXEC` in `flg`, and counts one
 /// attachment of the caller. If mapping fails, [`detach`] takes it back.
 pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
+    attach_by(c, id, flg, 0)
+}
+
+/// [`attach`] of what is mapped by the caller's source with this number; 0: by none.
+pub fn attach_by(c: &Ctx, id: i32, flg: i32, source: u64) -> Result<Extent, Errno> {
     let (index, head) = admitted(c, id, flg)?;
     let signals = SignalsBlocked::attentive(c.kernel);
     reap_if_removed(c, &signals, id);
@@ -118,7 +125,7 @@ pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
     let shm = c.shm(index).ok_or(Errno::EINVAL)?;
     let extent = extent_of(c, shm)?;
     holds::drop_dead_among(c, &guard, shm, index, FEW)?;
-    holds::count_one(c, &guard, shm, index, c.me, 1)?;
+    holds::count_one(c, &guard, (shm, index), (c.me, c.name_of_source(source)), 1)?;
     Ok(extent)
 }
 
@@ -142,46 +149,64 @@ fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
 
 /// `shmdt`, after unmapping: one attachment of the caller less. The last one destroys a removed segment.
 pub fn detach(c: &Ctx, id: i32) {
-    detach_all(c, id, 1, None);
+    detach_by(c, id, 0, false);
 }
 
-/// The same of so many attachments, of a segment that was mapped in so many bytes.
-fn detach_all(c: &Ctx, id: i32, n: u64, told: Option<u64>) {
-    let is_noted = note_detached(c, id, n);
-    settle(c, &SignalsBlocked::brief(c.kernel), id, if is_noted { 0 } else { n }, told);
+/// [`detach`] of what was mapped by a source. With `has_heirs` others may map it still.
+pub fn detach_by(c: &Ctx, id: i32, source: u64, has_heirs: bool) {
+    let what = Detached { id, source, n: 1, has_heirs };
+    let is_noted = note_detached(c, &what);
+    settle(c, &SignalsBlocked::brief(c.kernel), &what, is_noted, None);
 }
 
-/// Notes that the caller has a segment attached `n` times less. Waits for nothing: whoever has the pool's lock
+/// Notes that the caller has a segment attached less often. Waits for nothing: whoever has the pool's lock
 /// next and looks at the segment takes that off, the caller itself by [`settle`], as a rule. False: the list
 /// where it is to be noted changes all the time, or the segment is gone.
-pub fn note_detached(c: &Ctx, id: i32, n: u64) -> bool {
-    (0..TRIES).any(|_| holds::owe(c, id, n))
+pub fn note_detached(c: &Ctx, what: &Detached) -> bool {
+    (0..TRIES).any(|_| holds::owe(c, what))
 }
 
-/// The second half of `shmdt`: takes off what was noted, and `n` attachments that could not be noted. Where
-/// the lock is not to be had in time, it is done by whoever has it next and looks at the segment. `told`: so
-/// many bytes of the segment were mapped.
-pub fn settle(c: &Ctx, signals: &SignalsBlocked, id: i32, n: u64, told: Option<u64>) {
-    let off = |hold: &Hold| match n {
-        0 => (holds::owed(hold), holds::owed(hold)),
-        n => (n, 0),
-    };
-    let dropped = drop_holds(c, signals, id, (c.me, pid_word(c)), off, told);
-    if dropped.is_ok() || !signals.has_failed() {
-        reap_if_removed(c, signals, id);
-    } else if n > 0 {
-        note_detached(c, id, n);
+/// The second half of `shmdt`: takes off what was noted, or could not be. Where the lock is not to be had in
+/// time, it is done by whoever has it next and looks at the segment. `told`: so many bytes of the segment were
+/// mapped.
+pub fn settle(c: &Ctx, signals: &SignalsBlocked, what: &Detached, is_noted: bool, told: Option<u64>) {
+    let taken = take_owed(c, signals, what.id, Some(what).filter(|_| !is_noted), told);
+    if taken.is_ok() || !signals.has_failed() {
+        reap_if_removed(c, signals, what.id);
+    } else if !is_noted {
+        note_detached(c, what);
     }
 }
 
-/// The same of all segments of which the caller has noted something.
+/// [`settle`] for all segments of which the caller has noted something.
 pub fn settle_all(c: &Ctx, signals: &SignalsBlocked) {
     dir::each_touched(c, c.me, Kind::Shm, |index| {
         let Some(shm) = c.shm(index).filter(|_| !signals.has_failed()) else { return };
-        if holds::find(c, shm, c.me).is_some_and(|(_, hold)| holds::owed(hold) > 0) {
-            settle(c, signals, shm.head.id.load(Acquire) as i32, 0, None);
+        let is_owed = |_, hold: &Hold| hold.owner.load(Relaxed) == c.me.word() && Off::owed(hold).is_some();
+        if holds::each(c, shm, is_owed).is_some() {
+            let id = shm.head.id.load(Acquire) as i32;
+            if take_owed(c, signals, id, None, None).is_ok() {
+                reap_if_removed(c, signals, id);
+            }
         }
     });
+}
+
+/// Takes off what the caller has given up, and what it could not note before.
+fn take_owed(
+    c: &Ctx,
+    signals: &SignalsBlocked,
+    id: i32,
+    missing: Option<&Detached>,
+    told: Option<u64>,
+) -> Result<(), Errno> {
+    drop_holds(c, signals, id, told, |guard, shm, index| {
+        if let Some(missing) = missing {
+            holds::owe(c, missing);
+        }
+        holds::drop_dead_among(c, guard, shm, index, FEW)?;
+        holds::take_from(c, guard, (shm, index), c.me, Off::owed)
+    })
 }
 
 /// The pid word of the process that made a segment, if the segment is removed: those that have it attached
@@ -204,62 +229,75 @@ fn reap_if_removed(c: &Ctx, signals: &SignalsBlocked, id: i32) -> bool {
     found.is_ok_and(|(_, head)| is_removed(head)) && reap_one(c, signals, id).unwrap_or(false)
 }
 
-/// Takes attachments from a process with that pid word: as many as `off` says, of which so many were owed.
+/// Takes attachments off a segment, which is destroyed if it is removed and those were the last.
 fn drop_holds(
     c: &Ctx,
     signals: &SignalsBlocked,
     id: i32,
-    (who, pid): (ProcId, u64),
-    off: impl Fn(&Hold) -> (u64, u64),
     told: Option<u64>,
+    take: impl FnOnce(&Guard, &'static Shm, u32) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     let guard = dir::lock(c, signals)?;
     let (index, head) = dir::lookup(c, Kind::Shm, id)?;
     let shm = c.shm(index).ok_or(Errno::EINVAL)?;
-    if who == c.me {
-        holds::drop_dead_among(c, &guard, shm, index, FEW)?;
-    }
-    let Some((link, hold)) = holds::find(c, shm, who) else {
-        return Ok(());
-    };
-    let off = off(hold);
-    if off.0 > 0 && holds::take_off(c, &guard, shm, (link, hold), off, pid)? {
-        c.pool.untouch(who, Kind::Shm.reference(index));
-    }
-    if shm.nattch.load(Relaxed) == 0 && is_removed(head) {
+    take(&guard, shm, index)?;
+    if is_unmapped(shm) && is_removed(head) {
         destroy(c, signals, guard, index, told)?;
     }
     Ok(())
 }
 
-/// Counts all attachments of a process for its child too, as far as that was not done before: the parent does
-/// so before it forks, or else the child.
-pub fn fork(c: &Ctx, signals: &SignalsBlocked, parent: ProcId, child: ProcId) -> Result<(), Errno> {
+/// Does nobody have it attached, nor a mapping of it that is not counted?
+pub(crate) fn is_unmapped(shm: &Shm) -> bool {
+    shm.nattch.load(Relaxed) == 0 && shm.holds.load(Relaxed) == 0
+}
+
+/// Counts all attachments of the caller for its child too, before it forks, as far as that was not done
+/// before. `kept` tells how many of a segment, by a source as records name it, the child does not get.
+pub fn fork(
+    c: &Ctx,
+    signals: &SignalsBlocked,
+    child: ProcId,
+    kept: &dyn Fn(i32, u64) -> u64,
+) -> Result<(), Errno> {
     let mut result = Ok(());
-    let count = |index| {
-        let guard = dir::lock(c, signals)?;
-        let Some(shm) = c.shm(index) else { return Ok(()) };
-        let has = |(_, hold): (u64, &Hold)| hold.count.load(Relaxed).saturating_sub(holds::owed(hold));
-        let has = holds::find(c, shm, parent).map_or(0, has);
-        holds::count_once(c, &guard, shm, index, child, has)
-    };
-    dir::each_touched(c, parent, Kind::Shm, |index| {
+    dir::each_touched(c, c.me, Kind::Shm, |index| {
         if result.is_ok() {
-            result = count(index);
+            result = fork_segment(c, signals, index, child, kept);
         }
     });
     result
 }
 
-/// Counts `n` attachments that the caller has from a parent that is gone, as far as it may have them, unless
-/// it has some counted.
-pub fn inherit(c: &Ctx, signals: &SignalsBlocked, id: i32, n: u64) -> Result<(), Errno> {
-    let (index, head) = admitted(c, id, SHM_RDONLY)?;
+fn fork_segment(
+    c: &Ctx,
+    signals: &SignalsBlocked,
+    index: u32,
+    child: ProcId,
+    kept: &dyn Fn(i32, u64) -> u64,
+) -> Result<(), Errno> {
     let guard = dir::lock(c, signals)?;
-    if !dir::still(head, id) {
-        return Err(Errno::EINVAL);
-    }
-    holds::count_once(c, &guard, c.shm(index).ok_or(Errno::EINVAL)?, index, c.me, n)
+    let Some(shm) = c.shm(index) else { return Ok(()) };
+    let id = shm.head.id.load(Relaxed) as i32;
+    let mut result = Ok(());
+    holds::each(c, shm, |_, hold| {
+        if hold.owner.load(Relaxed) == c.me.word() {
+            let source = hold.source.load(Relaxed);
+            let n = holds::held(hold).saturating_sub(kept(id, source));
+            result = holds::count_once(c, &guard, (shm, index), (child, source), n);
+        }
+        result.is_err()
+    });
+    result
+}
+
+/// Counts `n` attachments by a source that the caller has from its parent, unless they are counted. It has
+/// them, so nobody asks whether it may.
+pub fn inherit(c: &Ctx, signals: &SignalsBlocked, id: i32, source: u64, n: u64) -> Result<(), Errno> {
+    let guard = dir::lock(c, signals)?;
+    let (index, _) = dir::lookup(c, Kind::Shm, id)?;
+    let shm = c.shm(index).ok_or(Errno::EINVAL)?;
+    holds::count_once(c, &guard, (shm, index), (c.me, c.name_of_source(source)), n)
 }
 
 /// Frees a segment that is removed and not attached. Its memory goes back outside of the lock. `told`: so many
@@ -319,6 +357,16 @@ pub(crate) fn reap_removed(c: &Ctx, signals: &SignalsBlocked) -> bool {
     any
 }
 
+/// Frees removed segments that only heirs had, and have no more.
+pub(crate) fn reap_inherited(c: &Ctx, signals: &SignalsBlocked) {
+    for (index, head) in dir::used(c, Kind::Shm).filter(|(_, head)| is_removed(head)) {
+        let is_unattached = |shm: &Shm| shm.nattch.load(Relaxed) == 0;
+        if !signals.has_failed() && c.shm(index).is_some_and(is_unattached) {
+            reap_if_removed(c, signals, head.id.load(Acquire) as i32);
+        }
+    }
+}
+
 /// Takes from a segment what the dead have left. Returns whether there was something.
 ///
 /// # Errors
@@ -346,7 +394,7 @@ fn destroy_unattached(c: &Ctx, signals: &SignalsBlocked, id: i32) -> Result<bool
     let Ok((index, head)) = dir::lookup(c, Kind::Shm, id) else {
         return Ok(false);
     };
-    let unattached = c.shm(index).is_some_and(|shm| shm.nattch.load(Relaxed) == 0);
+    let unattached = c.shm(index).is_some_and(is_unmapped);
     Ok(unattached && is_removed(head) && destroy(c, signals, guard, index, None).is_ok())
 }
 
@@ -360,8 +408,14 @@ pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: 
         return;
     }
     let id = c.head(Kind::Shm, index).map_or(0, |h| h.id.load(Acquire));
-    let dead = (dead, crate::pid_word_of(c, dead));
-    let _ = drop_holds(c, signals, id as i32, dead, |_| (u64::MAX, 0), None);
+    let all = Off::all(dead != c.me || c.kernel.has_heirs());
+    let _ = drop_holds(c, signals, id as i32, None, |guard, shm, index| {
+        if dead == c.me {
+            holds::drop_dead_among(c, guard, shm, index, FEW)?;
+        }
+        let has = |hold: &Hold| hold.count.load(Relaxed) > 0;
+        holds::take_from(c, guard, (shm, index), dead, |hold| has(hold).then_some(all))
+    });
 }
 
 fn record(c: &Ctx, index: u32) -> Result<ShmDs, Errno> {
@@ -444,7 +498,7 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
         return Ok(());
     };
     let shm = c.shm(index).ok_or(Errno::EINVAL)?;
-    if shm.nattch.load(Relaxed) == 0 {
+    if is_unmapped(shm) {
         return destroy(c, &signals, guard, index, None);
     }
     let mut txn = guard.txn();

@@ -46,11 +46,12 @@ fn who_is_inside_does_not_sleep() {
     shm::attach(c, id, 0).unwrap();
     shm::attach(c, id, 0).unwrap();
     lie(&world, other.id());
-    assert!(shm::note_detached(c, id, 2));
-    shm::settle(c, &signals, id, 0, None);
+    let both = shm::Detached { id, source: 0, n: 2, has_heirs: false };
+    assert!(shm::note_detached(c, &both));
+    shm::settle(c, &signals, &both, true, None);
     lift(&world);
     assert_eq!(shm::stat(&other.ctx(), id).unwrap().nattch, 0);
-    assert_eq!(shm::fork(c, &signals, c.me, other.id()), Ok(()));
+    assert_eq!(shm::fork(c, &signals, other.id(), &|_, _| 0), Ok(()));
     assert_eq!(shm::stat(&other.ctx(), id).unwrap().nattch, 0);
 }
 

@@ -8,6 +8,7 @@ pub mod death;
 mod directory;
 mod full;
 mod gone;
+mod heirs;
 mod hostile;
 mod kept;
 mod many;

@@ -57,8 +57,9 @@ fn memory_works(pool: &Open) -> Result<(), String> {
     same(other.err(), Some(crate::MapError::AddressInUse), "mapping at an address in use")?;
     let beside = pool
         .handle
-        .map_beside(pool.page_at(11), pool.page as usize, at as usize, READ_WRITE)
-        .map_err(|error| format!("mapping beside: {error}"))?;
+        .map_beside(None, pool.page_at(11), pool.page as usize, at as usize, READ_WRITE)
+        .map_err(|error| format!("mapping beside: {error}"))?
+        .ok_or("there is no descriptor")?;
     // SAFETY: nobody uses either.
     let moved = unsafe { (pool.handle).move_over(beside, pool.page as usize, at as usize) };
     same(moved.err(), None, "moving over what is there")?;

@@ -116,8 +116,9 @@ fn fixed_address(subject: &Subject) -> Outcome {
     pool.fill(5, 55);
     let beside = pool
         .handle
-        .map_beside(pool.page_at(5), len, free, READ_WRITE)
-        .map_err(|error| format!("mapping beside: {error}"))?;
+        .map_beside(None, pool.page_at(5), len, free, READ_WRITE)
+        .map_err(|error| format!("mapping beside: {error}"))?
+        .ok_or("there is no descriptor")?;
     // SAFETY: mapped above.
     let byte = || unsafe { (free as *const u8).read_volatile() };
     same(byte(), 44, "the byte there, before")?;
@@ -148,11 +149,11 @@ fn own_mapping(subject: &Subject) -> Outcome {
     let base = pool.handle.mem().base() as usize;
     let end = base + pool.handle.mem().len();
     for at in [base, end - len] {
-        let outcome = pool.handle.map_beside(pool.page_at(0), len, at, READ_WRITE);
+        let outcome = pool.handle.map_beside(None, pool.page_at(0), len, at, READ_WRITE);
         same(outcome.err(), Some(MapError::AddressInUse), "mapping over the pool")?;
     }
     let before = base - len;
-    let outcome = pool.handle.map_beside(pool.page_at(0), 2 * len, before, READ_WRITE);
+    let outcome = pool.handle.map_beside(None, pool.page_at(0), 2 * len, before, READ_WRITE);
     same(outcome.err(), Some(MapError::AddressInUse), "mapping over the pool's first page")?;
     pool.close();
     Ok(Verdict::Passed)

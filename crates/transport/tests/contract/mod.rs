@@ -11,6 +11,7 @@ mod descriptors;
 mod liveness;
 mod memory;
 mod sleep;
+mod sources;
 mod subject;
 
 pub use subject::{Subject, Verdict};
@@ -18,7 +19,9 @@ pub use subject::{Subject, Verdict};
 /// Makes all checks, and passes each name and verdict to `report`. Returns whether none failed.
 pub fn run(subject: &Subject, report: &mut dyn FnMut(&str, &Verdict)) -> bool {
     let mut good = true;
-    for check in [memory::CHECKS, descriptors::CHECKS, liveness::CHECKS, sleep::CHECKS].into_iter().flatten()
+    for check in [memory::CHECKS, descriptors::CHECKS, liveness::CHECKS, sources::CHECKS, sleep::CHECKS]
+        .into_iter()
+        .flatten()
     {
         let verdict = (check.make)(subject).unwrap_or_else(Verdict::Failed);
         good &= !matches!(verdict, Verdict::Failed(_));

@@ -209,7 +209,7 @@ fn fork() {
     crash_in(p, |p| {
         child.child_of(p);
         let c = &p.context();
-        shm::fork(c, &SignalsBlocked::hurried(c.kernel), c.me, child.id())
+        shm::fork(c, &SignalsBlocked::hurried(c.kernel), child.id(), &|_, _| 0)
     });
     for id in [one, two] {
         assert_eq!(Process::new().call(move |c| attached(c, id)), 0);
