@@ -363,7 +363,7 @@ pub struct Hold {
     pub segment: AtomicU64,
     /// What it is mapped by: a number that only the member's kernel knows, and the member << 48. 0: unknown.
     pub source: AtomicU64,
-    /// Not 0: its owner has noted, without the lock, that others may map it by the source.
+    /// Not 0: others may map it by the source. Its owner notes that without the lock.
     pub inherited: AtomicU64,
 }
 // SAFETY: atomics only.

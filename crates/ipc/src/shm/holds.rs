@@ -15,7 +15,8 @@
 //! segment attached dies, or detaches it and may have heirs, its record stays without attachments as long as
 //! anything is mapped by that source; and a segment is destroyed when it has no record any more. That it may
 //! have heirs a process notes, too, for whoever takes off what it has given up: all that it has attached by one
-//! source may have them, or none, for it then maps what comes by another.
+//! source may have them, or none, for it then maps what comes by another. Of several records of one source,
+//! a parent's and its children's, the last one stays.
 
 use crate::{directory as dir, pid_word, Ctx, Errno, ProcId};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -166,7 +167,7 @@ pub struct Off {
     pub n: u64,
     /// How many of them were owed.
     pub detached: u64,
-    /// Others may map the segment by the same source.
+    /// Others may map the segment by the same source, even if the record does not say so.
     pub has_heirs: bool,
 }
 
@@ -179,12 +180,12 @@ impl Off {
     /// What the owner of a record has given up, if that is anything.
     pub fn owed(hold: &Hold) -> Option<Off> {
         let n = owed(hold);
-        (n > 0).then(|| Off { n, detached: n, has_heirs: hold.inherited.load(Relaxed) != 0 })
+        (n > 0).then_some(Off { n, detached: n, has_heirs: false })
     }
 }
 
-/// Takes attachments from a record. Returns whether the record is gone: those were all, and nothing is mapped
-/// by its source, if there may be heirs.
+/// Takes attachments from a record. Returns whether the record is gone: those were all, and, if there may be
+/// heirs, nothing is mapped by its source, or another record keeps the segment for them.
 pub fn take_off(
     c: &Ctx,
     guard: &Guard,
@@ -195,8 +196,17 @@ pub fn take_off(
 ) -> Result<bool, Errno> {
     let has = hold.count.load(Relaxed);
     let less = off.n.min(has);
-    let is_all = less == has && (!off.has_heirs || c.is_unmapped(hold.source.load(Relaxed)));
+    let source = hold.source.load(Relaxed);
+    let may_have_heirs = off.has_heirs || hold.inherited.load(Relaxed) != 0;
+    let has_heirs = less == has && may_have_heirs && !c.is_unmapped(source);
+    // One for each source is enough, however many children have come and gone.
+    let is_another = |_, other: &Hold| !core::ptr::eq(other, hold) && other.source.load(Relaxed) == source;
+    let keeper = if has_heirs { each(c, shm, is_another) } else { None };
+    let is_all = less == has && (!has_heirs || keeper.is_some());
     let mut txn = guard.txn();
+    if let Some((_, keeper)) = keeper {
+        txn.put(&keeper.inherited, 1)?;
+    }
     if is_all {
         txn.set(link, hold.next.load(Relaxed))?;
         dir::give_block(c, &mut txn, c.pool.offset_of(hold), size_of::<Hold>() as u64)?;

@@ -149,3 +149,35 @@ fn what_is_attached_by_another_source_is_still_known() {
     liveness::reap(&other.ctx(), b.id().slot);
     assert_eq!(shm::look(&other.ctx(), id, 0), Err(Errno::EINVAL));
 }
+
+/// However many children come and go, there is one record for those of them that may have heirs.
+#[test]
+fn children_that_die_leave_no_records() {
+    let w = World::new(4 << 20);
+    let a = w.process();
+    let c = &a.ctx();
+    let id = removed(&w, c, 5);
+    let segment = w.pool().shm(c.pool.ids().index(id)).unwrap();
+    let records = || {
+        let mut n = 0;
+        shm::each_hold(c, segment, |_, _| {
+            n += 1;
+            false
+        });
+        n
+    };
+    for _ in 0..20 {
+        let child = w.process();
+        assert_eq!(shm::fork(c, &SignalsBlocked::hurried(&*a), child.id(), &|_, _| 0), Ok(()));
+        assert_eq!(records(), 2);
+        child.kill();
+        liveness::reap(c, child.id().slot);
+        assert_eq!(records(), 1);
+    }
+    assert_eq!(shm::stat(c, id).unwrap().nattch, 1);
+    // One of them may have had an heir.
+    shm::detach_by(c, id, 5, false);
+    assert!(is_kept(&a, id));
+    w.map_by(5, false);
+    assert!(!is_kept(&a, id));
+}
