@@ -13,7 +13,8 @@
 use crate::attach::{Piece, TABLE};
 use crate::cred;
 use crate::gate::Inside;
-use crate::{pools, raw};
+use crate::pools;
+use crate::raw::{self, syscall};
 use core::sync::atomic::{compiler_fence, AtomicPtr, AtomicU64, Ordering::*};
 
 /// Alone in its mapping: a write to anything else on its page would have the page copied, too.
@@ -55,7 +56,7 @@ fn is_undivided() -> bool {
 fn faults() -> Option<i64> {
     let mut usage = core::mem::MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the kernel fills the structure.
-    let asked = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    let asked = unsafe { syscall!(libc::SYS_getrusage, libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
     // SAFETY: it did.
     (asked == 0).then(|| unsafe { usage.assume_init() }.ru_minflt)
 }
