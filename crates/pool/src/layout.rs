@@ -363,7 +363,8 @@ pub struct Hold {
     pub segment: AtomicU64,
     /// What it is mapped by: a number that only the member's kernel knows, and the member << 48. 0: unknown.
     pub source: AtomicU64,
-    /// Not 0: others may map it by the source. Its owner notes that without the lock.
+    /// 1: a parent has counted them for its child, by its own source. 2: others may map it by the source, which
+    /// its owner notes without the lock. 3: both.
     pub inherited: AtomicU64,
 }
 // SAFETY: atomics only.

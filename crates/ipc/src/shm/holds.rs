@@ -27,6 +27,11 @@ use vshmem_pool::log::Txn;
 /// No list of attachment records is longer: there are not more processes.
 pub const MOST: u32 = vshmem_pool::layout::MAX_PROCS;
 
+/// Bits of [`Hold::inherited`]: its attachments were counted for a child, by the parent.
+const CHILDS: u64 = 1;
+/// Others may map the segment by the record's source.
+const HAS_HEIRS: u64 = 2;
+
 /// Whose attachments, and what they are mapped by: a source's name, or 0.
 pub type Holder = (ProcId, u64);
 
@@ -70,6 +75,9 @@ fn add_record(c: &Ctx, txn: &mut Txn, shm: &Shm, (who, source): Holder, n: u64) 
     txn.set(at + 16, n)?;
     txn.set(at + 40, shm.head.id.load(Relaxed).into())?;
     txn.set(at + 48, source)?;
+    if who != c.me {
+        txn.set(at + 56, CHILDS)?;
+    }
     Ok(txn.put(&shm.holds, at)?)
 }
 
@@ -141,7 +149,7 @@ pub fn owe(c: &Ctx, what: &Detached) -> bool {
     let is_it = hold.segment.load(Relaxed) == u64::from(what.id as u32);
     if is_it {
         if what.has_heirs {
-            hold.inherited.store(1, Relaxed);
+            hold.inherited.fetch_or(HAS_HEIRS, Relaxed);
         }
         hold.detached.fetch_add(what.n, Release);
     }
@@ -167,21 +175,52 @@ pub struct Off {
     pub n: u64,
     /// How many of them were owed.
     pub detached: u64,
-    /// Others may map the segment by the same source, even if the record does not say so.
-    pub has_heirs: bool,
+    /// Whether others may map the segment by the same source, if the record does not say so.
+    pub heirs: Heirs,
+}
+
+/// Whether there may be heirs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Heirs {
+    /// There are none.
+    None,
+    /// The owner is dead and has not said.
+    Unknown,
+    /// There may be some.
+    Suspected,
 }
 
 impl Off {
     /// All of a record's.
-    pub fn all(has_heirs: bool) -> Off {
-        Off { n: u64::MAX, detached: 0, has_heirs }
+    pub fn all(heirs: Heirs) -> Off {
+        Off { n: u64::MAX, detached: 0, heirs }
     }
 
     /// What the owner of a record has given up, if that is anything.
     pub fn owed(hold: &Hold) -> Option<Off> {
         let n = owed(hold);
-        (n > 0).then_some(Off { n, detached: n, has_heirs: false })
+        (n > 0).then_some(Off { n, detached: n, heirs: Heirs::None })
     }
+}
+
+/// May something be mapped by a record's source, by others than who is counted?
+fn has_heirs(c: &Ctx, shm: &Shm, hold: &Hold, heirs: Heirs) -> bool {
+    let inherited = hold.inherited.load(Relaxed);
+    let is_suspected = heirs == Heirs::Suspected || inherited & HAS_HEIRS != 0;
+    // Of a child that died and had its attachments from who has them still, that one's record says enough:
+    // most such children have no heirs, and that process knows whether itself has.
+    let is_covered = || inherited & CHILDS != 0 && by_same_source(c, shm, hold, 1).is_some();
+    let asks = is_suspected || heirs == Heirs::Unknown && !is_covered();
+    asks && !c.is_unmapped(hold.source.load(Relaxed))
+}
+
+/// Another record of the same source that counts so many attachments at the least.
+fn by_same_source(c: &Ctx, shm: &Shm, hold: &Hold, least: u64) -> Option<(u64, &'static Hold)> {
+    let source = hold.source.load(Relaxed);
+    each(c, shm, |_, other| {
+        let is_another = !core::ptr::eq(other, hold) && other.source.load(Relaxed) == source;
+        is_another && other.count.load(Relaxed) >= least
+    })
 }
 
 /// Takes attachments from a record. Returns whether the record is gone: those were all, and, if there may be
@@ -196,16 +235,13 @@ pub fn take_off(
 ) -> Result<bool, Errno> {
     let has = hold.count.load(Relaxed);
     let less = off.n.min(has);
-    let source = hold.source.load(Relaxed);
-    let may_have_heirs = off.has_heirs || hold.inherited.load(Relaxed) != 0;
-    let has_heirs = less == has && may_have_heirs && !c.is_unmapped(source);
-    // One for each source is enough, however many children have come and gone.
-    let is_another = |_, other: &Hold| !core::ptr::eq(other, hold) && other.source.load(Relaxed) == source;
-    let keeper = if has_heirs { each(c, shm, is_another) } else { None };
+    let has_heirs = less == has && has_heirs(c, shm, hold, off.heirs);
+    // One for each source is enough, however many have come and gone.
+    let keeper = if has_heirs { by_same_source(c, shm, hold, 0) } else { None };
     let is_all = less == has && (!has_heirs || keeper.is_some());
     let mut txn = guard.txn();
     if let Some((_, keeper)) = keeper {
-        txn.put(&keeper.inherited, 1)?;
+        txn.put(&keeper.inherited, keeper.inherited.load(Relaxed) | HAS_HEIRS)?;
     }
     if is_all {
         txn.set(link, hold.next.load(Relaxed))?;
@@ -239,9 +275,9 @@ pub fn drop_dead_among(c: &Ctx, guard: &Guard, shm: &Shm, index: u32, most: u32)
         let is_dead = |o: &ProcId| *o != c.me && c.owner_is_dead(*o);
         let off = match owner {
             Some(_) if hold.count.load(Relaxed) == 0 => {
-                c.is_unmapped(hold.source.load(Relaxed)).then_some(Off::all(true))
+                c.is_unmapped(hold.source.load(Relaxed)).then_some(Off::all(Heirs::None))
             }
-            Some(dead) if is_dead(&dead) => Some(Off::all(true)),
+            Some(dead) if is_dead(&dead) => Some(Off::all(Heirs::Unknown)),
             _ => Off::owed(hold),
         };
         let Some((owner, off)) = owner.zip(off) else {

@@ -18,7 +18,7 @@ use vshmem_pool::layout::{Head, Hold, Kind, Shm, PAGE};
 pub use get::get;
 pub(crate) use holds::each as each_hold;
 pub use holds::Detached;
-use holds::Off;
+use holds::{Heirs, Off};
 pub(crate) use kept::leave;
 pub(crate) use pending::reap as reap_pending_pages;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
@@ -408,7 +408,11 @@ pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: 
         return;
     }
     let id = c.head(Kind::Shm, index).map_or(0, |h| h.id.load(Acquire));
-    let all = Off::all(dead != c.me || c.kernel.has_heirs());
+    let all = Off::all(match (dead == c.me, c.kernel.has_heirs()) {
+        (false, _) => Heirs::Unknown,
+        (true, true) => Heirs::Suspected,
+        (true, false) => Heirs::None,
+    });
     let _ = drop_holds(c, signals, id as i32, None, |guard, shm, index| {
         if dead == c.me {
             holds::drop_dead_among(c, guard, shm, index, FEW)?;

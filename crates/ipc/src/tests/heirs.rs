@@ -150,9 +150,9 @@ fn what_is_attached_by_another_source_is_still_known() {
     assert_eq!(shm::look(&other.ctx(), id, 0), Err(Errno::EINVAL));
 }
 
-/// However many children come and go, there is one record for those of them that may have heirs.
+/// However many children of the kernel's making come and go, there is one record for those that may have heirs.
 #[test]
-fn children_that_die_leave_no_records() {
+fn children_that_nobody_counted_leave_one_record() {
     let w = World::new(4 << 20);
     let a = w.process();
     let c = &a.ctx();
@@ -168,7 +168,7 @@ fn children_that_die_leave_no_records() {
     };
     for _ in 0..20 {
         let child = w.process();
-        assert_eq!(shm::fork(c, &SignalsBlocked::hurried(&*a), child.id(), &|_, _| 0), Ok(()));
+        assert_eq!(shm::inherit(&child.ctx(), &SignalsBlocked::hurried(&*child), id, 5, 1), Ok(()));
         assert_eq!(records(), 2);
         child.kill();
         liveness::reap(c, child.id().slot);
@@ -177,6 +177,20 @@ fn children_that_die_leave_no_records() {
     assert_eq!(shm::stat(c, id).unwrap().nattch, 1);
     // One of them may have had an heir.
     shm::detach_by(c, id, 5, false);
+    assert!(is_kept(&a, id));
+    w.map_by(5, false);
+    assert!(!is_kept(&a, id));
+}
+
+/// What a counted child says of its heirs is not forgotten with it.
+#[test]
+fn heirs_of_a_child_that_detaches_keep_the_segment() {
+    let w = World::new(4 << 20);
+    let (a, b) = (w.process(), w.process());
+    let id = removed(&w, &a.ctx(), 5);
+    assert_eq!(shm::fork(&a.ctx(), &SignalsBlocked::hurried(&*a), b.id(), &|_, _| 0), Ok(()));
+    shm::detach_by(&b.ctx(), id, 5, true);
+    shm::detach_by(&a.ctx(), id, 5, false);
     assert!(is_kept(&a, id));
     w.map_by(5, false);
     assert!(!is_kept(&a, id));
