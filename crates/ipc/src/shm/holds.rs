@@ -44,6 +44,9 @@ pub fn count_one(
             txn.set(at + 16, n)?;
             txn.set(at + 40, shm.head.id.load(Relaxed).into())?;
             txn.set(at + 48, source)?;
+            if who != c.me {
+                txn.set(at + 56, 1)?;
+            }
             txn.put(&shm.holds, at)?;
         }
     }
@@ -115,6 +118,17 @@ pub fn owed(hold: &Hold) -> u64 {
     owed.min(hold.count.load(Relaxed))
 }
 
+/// Has somebody attachments by the source from which a child has its own? Then that record says enough: it
+/// stays while anything is mapped by the source, unless its owner knows better.
+fn is_covered(c: &Ctx, shm: &Shm, hold: &Hold) -> bool {
+    let source = hold.source.load(Relaxed);
+    let covers = |other: &Hold| {
+        let is_another = !core::ptr::eq(other, hold) && other.count.load(Relaxed) > 0;
+        is_another && other.source.load(Relaxed) == source
+    };
+    hold.inherited.load(Relaxed) != 0 && each(c, shm, |_, other| covers(other)).is_some()
+}
+
 /// What is taken from a record.
 #[derive(Clone, Copy)]
 pub struct Off {
@@ -138,7 +152,8 @@ pub fn take_off(
 ) -> Result<bool, Errno> {
     let has = hold.count.load(Relaxed);
     let less = off.n.min(has);
-    let is_all = less == has && (!off.has_heirs || c.is_unmapped(hold.source.load(Relaxed)));
+    let has_none = || is_covered(c, shm, hold) || c.is_unmapped(hold.source.load(Relaxed));
+    let is_all = less == has && (!off.has_heirs || has_none());
     let mut txn = guard.txn();
     if is_all {
         txn.set(link, hold.next.load(Relaxed))?;

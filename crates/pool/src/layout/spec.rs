@@ -72,8 +72,9 @@ specified!(
     lpid at 96, nattch at 104, holds at 112,
 );
 specified!(
-    Hold, 56,
+    Hold, 64,
     owner at 0, next at 8, count at 16, detached at 24, taken_off at 32, segment at 40, source at 48,
+    inherited at 56,
 );
 specified!(
     Sem, 192,
