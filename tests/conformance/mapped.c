@@ -240,6 +240,11 @@ static void removed_after_the_last_known_detach(void) {
 
 static void detaches(void *at) { OK(shmdt(at)); }
 
+static void does_nothing(void *unused) {
+    (void)unused;
+    _exit(0);
+}
+
 /* Forks that are counted leave no doubt: what is removed is gone with the last detach. */
 static void nothing_is_kept_for_nobody(void) {
     make();
@@ -249,6 +254,7 @@ static void nothing_is_kept_for_nobody(void) {
         make();
         OK(shmctl(id, IPC_RMID, NULL));
         joined(child(detaches, segment), 0);
+        joined(child(does_nothing, NULL), 0);
         if (i % 2) {
             pid_t pid = bare_clone();
             if (pid == 0)

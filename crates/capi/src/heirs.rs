@@ -1,12 +1,13 @@
-//! Heirs: processes that have this one's attachments although nobody has counted them, since they were made by
-//! a system call that the library does not see. They map by the same source (`source.rs` in transport), so
+//! Heirs: processes that have this one's attachments although nobody has counted them, since they were made
+//! by a system call that the library does not see. They map by the same source (`source.rs` in transport), so
 //! whether there is one can be asked of the kernel once the process has unmapped what it detaches, and has
 //! closed the source's descriptor. That would take several system calls for each `shmdt`; so a process first
 //! looks whether it was copied at all since it last looked.
 //!
 //! Whatever copies a process, the kernel then lets both write to their private pages only by way of a fault,
 //! in which a page is copied. So a process writes to a page, its *mark*, and takes the time: too short for a
-//! fault means that there was no copy since it was last written to. In any other case there may have been one.
+//! fault means that there was no copy since it was last written to. In any other case there may have been
+//! one.
 //!
 //! A fork that is counted is no reason to suspect heirs: parent and child write to their marks afterwards.
 

@@ -1,6 +1,6 @@
-//! Attachments that are not where they were made: programs move them (`mremap`), also by system calls of their
-//! own. They are looked for when it matters: when `shmdt` is given an address where nothing was attached or
-//! nothing is any more, and when something else was mapped where one should be.
+//! Attachments that are not where they were made: programs move them (`mremap`), also by system calls of
+//! their own. They are looked for when it matters: when `shmdt` is given an address where nothing was
+//! attached or nothing is any more, and when something else was mapped where one should be.
 
 use crate::attach::{Piece, TABLE};
 use crate::gate::Inside;

@@ -158,8 +158,11 @@ impl OpenPool {
     /// kept by it any more but for what it has mapped.
     pub fn close_source(&'static self, _gate: &Inside) {
         // SAFETY: inside the gate.
-        let source = unsafe { (*self.source.get()).take() };
-        if let Some((source, _)) = source.filter(|_| self.is_open()) {
+        let Some((source, _)) = (unsafe { *self.source.get() }) else { return };
+        // Not written where there is none: after a fork, that would have the page copied.
+        // SAFETY: as above.
+        unsafe { *self.source.get() = None };
+        if self.is_open() {
             // SAFETY: it is open.
             unsafe { self.opened() }.handle.close_source(&source);
         }

@@ -56,8 +56,8 @@ impl Caller {
         self.ctx.pool
     }
 
-    /// Maps part of the pool for the program; returns also the number of the source that it is mapped by, or 0.
-    /// With `replace` not at the address yet: [`Caller::move_over`] brings it there.
+    /// Maps part of the pool for the program; returns also the number of the source that it is mapped by, or
+    /// 0. With `replace` not at the address yet: [`Caller::move_over`] brings it there.
     pub fn map(
         &self,
         gate: &Inside,

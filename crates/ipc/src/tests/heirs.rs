@@ -72,6 +72,23 @@ fn what_was_detached_stays_if_there_may_be_heirs() {
 }
 
 #[test]
+fn a_dead_child_leaves_no_record_beside_its_parents() {
+    let w = World::new(4 << 20);
+    let a = w.process();
+    let id = removed(&w, &a.ctx(), 5);
+    for _ in 0..3 {
+        let b = w.process();
+        assert_eq!(shm::fork(&a.ctx(), &SignalsBlocked::hurried(&*a), b.id(), &|_, _| 0), Ok(()));
+        b.kill();
+        liveness::reap(&a.ctx(), b.id().slot);
+    }
+    assert_eq!(shm::stat(&a.ctx(), id).unwrap().nattch, 1);
+    // Others are mapped by the source, and there are no heirs.
+    shm::detach_by(&a.ctx(), id, 5, false);
+    assert!(!is_kept(&a, id));
+}
+
+#[test]
 fn a_segment_that_is_removed_later_stays_too() {
     let w = World::new(4 << 20);
     let a = w.process();
