@@ -242,4 +242,35 @@ mod tests {
         assert!(enter_after_fork().is_none());
         assert!(!enter().unwrap().is_in_fork());
     }
+
+    #[test]
+    fn who_stands_in_line_gets_signals() {
+        static HANDLED: AtomicUsize = AtomicUsize::new(0);
+        extern "C" fn handler(_: i32) {
+            HANDLED.fetch_add(1, Ordering::SeqCst);
+        }
+        // SAFETY: the handler only counts.
+        unsafe { libc::signal(libc::SIGURG, handler as *const () as usize) };
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (may_enter, entered) = std::sync::mpsc::channel();
+        // Before signals are blocked in here.
+        let waits = thread::spawn(move || {
+            // SAFETY: the calling thread.
+            sender.send(unsafe { libc::pthread_self() }).unwrap();
+            entered.recv().unwrap();
+            drop(enter().unwrap());
+        });
+        let inside = enter().unwrap();
+        may_enter.send(()).unwrap();
+        let thread = receiver.recv().unwrap();
+        for times in 1..=3 {
+            // SAFETY: it lives: it can't get in.
+            unsafe { libc::pthread_kill(thread, libc::SIGURG) };
+            while HANDLED.load(Ordering::SeqCst) < times {
+                thread::sleep(core::time::Duration::from_millis(1));
+            }
+        }
+        drop(inside);
+        waits.join().unwrap();
+    }
 }
