@@ -4,7 +4,7 @@
 use super::msg::send;
 use super::sem::{op, set_of, undone, values};
 use crate::testing::World;
-use crate::{msg, sem, shm, Ctx, Errno, IPC_NOWAIT, IPC_PRIVATE};
+use crate::{liveness, msg, sem, shm, Ctx, Errno, IPC_NOWAIT, IPC_PRIVATE};
 use core::time::Duration;
 use std::time::Instant;
 use std::vec::Vec;
@@ -80,6 +80,25 @@ fn a_signal_ends_the_wait_for_a_second_lock() {
     assert_eq!(send(c, queue, 1, b"text"), Ok(()));
 }
 
+/// A call that has found no room looks for some: that it had the lock once keeps no signal waiting when it
+/// does not get it again.
+#[test]
+fn a_signal_ends_the_search_for_room() {
+    let world = World::new(8 << 20);
+    let (me, other) = (world.process(), world.process());
+    let c = &me.ctx();
+    let signals = SignalsBlocked::attentive(c.kernel);
+    drop(crate::directory::lock(c, &signals).unwrap());
+    lie(&world, other.id());
+    me.signal();
+    let begun = Instant::now();
+    liveness::free_up(c, &signals);
+    signals.nothing_changed();
+    assert_eq!(crate::directory::lock(c, &signals).err(), Some(Errno::EINTR));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    lift(&world);
+}
+
 /// It need not wait as long as for a lock, but as long as an honest owner may be without its processor.
 #[test]
 fn a_call_gives_up_when_its_own_time_is_up() {
@@ -124,7 +143,7 @@ fn what_is_left_of_a_removal_is_done_later() {
     lift(&world);
     let used = |kind| world.pool().kind_root(kind).used.load(Relaxed);
     assert_eq!((used(Kind::Sem), used(Kind::Msg)), (1, 1));
-    crate::liveness::free_up(c, &SignalsBlocked::new(c.kernel));
+    liveness::free_up(c, &SignalsBlocked::new(c.kernel));
     assert_eq!((used(Kind::Sem), used(Kind::Msg)), (0, 0));
 }
 
