@@ -5,7 +5,7 @@ use super::logs;
 use super::passed;
 use super::sandbox::{Descriptor, SandboxSpec, DESCRIPTORS, FIRST, PROGRAM, SHARED};
 use crate::error::{error, Error, Explain, Result};
-use crate::launcher::file_tree::Empty;
+use crate::launcher::file_tree::StandIns;
 use crate::user::{become_user, uid};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use std::convert::Infallible;
@@ -148,11 +148,11 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
     let failed = || "could not put QEMU's file tree together".to_string();
     rustix::mount::mount("tmpfs", root, "tmpfs", MountFlags::NOSUID, c"mode=0755")
         .map_err(|why| no_namespaces(&why.into()))?;
-    let empty = Empty::make(&root.join("nothing")).explain(failed)?;
-    spec.own.build(root, &empty)?;
+    let stand_ins = StandIns::make(&root.join("nothing")).explain(failed)?;
+    spec.own.build(root, &stand_ins)?;
     let shared = root.join(SHARED.trim_start_matches('/'));
     fs::create_dir_all(&shared).explain(failed)?;
-    spec.shared.build(&shared, &empty)?;
+    spec.shared.build(&shared, &stand_ins)?;
     devices(root, spec.user)?;
     if !spec.devices.is_empty() {
         passed::build(root, &spec.devices, &|theirs, ours, number| device(theirs, ours, number, spec.user))?;
