@@ -9,8 +9,8 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::memory::{grow, locks_new_mappings, map, protect, unlock, unmap};
-use super::raw::{Errno, Outcome};
+use super::memory::{grow, map, protect, unlock, unmap};
+use super::raw::{call, Errno, Outcome};
 
 /// So far below the library's code. More than programs take there, and less than the part of the address
 /// space has in which sanitizers of threads expect libraries.
@@ -97,6 +97,22 @@ pub fn map_private(len: usize) -> *mut u8 {
     // SAFETY: no fixed address.
     let mapped = unsafe { map_aside(len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
     mapped.map_or(core::ptr::null_mut(), |at| at.cast())
+}
+
+/// Whether the kernel fills new mappings with memory at once, as after `mlockall(MCL_FUTURE)`.
+fn locks_new_mappings() -> bool {
+    let len = super::page_size() as usize;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let mut resident = 0u8;
+    // SAFETY: a new mapping of one page, for which the kernel writes one byte.
+    unsafe {
+        let Ok(at) = map_aside(len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) else {
+            return true;
+        };
+        let known = call!(SYS_mincore, at, len, &raw mut resident);
+        unmap(at as usize, len);
+        known.is_err() || resident & 1 != 0
+    }
 }
 
 /// Maps the first bytes where there is room for all of them.
