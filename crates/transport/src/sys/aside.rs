@@ -204,16 +204,18 @@ mod tests {
         let room = Room { far: FAR, free_below: AtomicUsize::new(0) };
         let code = map_aside as *const () as usize;
         let mut above = code - FAR;
-        for len in [4096, 8192, 4096, 3 << 20, 4096, 5 << 30, 4096] {
+        for len in [4096, 8192, 4096, 3 << 20, 4096, 2 << 30, 4096] {
             let place = room.next(len, 0).unwrap();
             assert!(place + len <= above && above - place < 2 * len.max(LARGEST_PAGE), "{place:#x}");
             assert_eq!(place % if len > 2 << 20 { 2 << 20 } else { 4096 }, 0);
             above = place;
         }
-        let further = room.next(4096, 7 << 30).unwrap();
-        assert!(above - further >= 7 << 30);
-        let places: Vec<_> = (0..20).map(|_| room.next(1 << 42, 0).unwrap()).collect();
-        assert!(places.windows(2).any(|two| two[0] == two[1] + (1 << 42)), "{places:x?}");
+        let further = room.next(4096, 3 << 30).unwrap();
+        assert!(above - further >= 3 << 30);
+        // A few of them fill the room.
+        let huge = 1 << ((code - FAR) / 32).ilog2();
+        let places: Vec<_> = (0..20).map(|_| room.next(huge, 0).unwrap()).collect();
+        assert!(places.windows(2).any(|two| two[0] == two[1] + huge), "{places:x?}");
         assert!(places.windows(2).any(|two| two[0] < two[1]), "begins again: {places:x?}");
     }
 
