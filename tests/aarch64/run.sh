@@ -88,5 +88,5 @@ try "$library $programs/opened/next.so" dlfcn after "$programs/opened"
 # and the program that is executed there is the host's.
 TESTS="sem msg shm process handlers users stopped stress" RUNNER=$runner \
     LEFT_OUT="shm/a_new_segment_is_zero_also_where_an_old_one_was shm/an_address_in_the_first_page_is_zero \
-process/many_short_lives process/survives_vfork" \
+process/many_short_lives process/survives_vfork sem/a_thread_leaves_the_list_to_the_others" \
     tests/conformance/run.sh "$library"
