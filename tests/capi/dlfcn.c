@@ -77,8 +77,8 @@ static bool is_libcs(void *function, void *libc) {
 /* What a foreign function interface does. */
 static void handle_of_libc(bool taken) {
     static const char *const names[] = {
-        "shmget", "shmat",    "shmdt",      "shmctl", "semget", "semop",  "semctl",
-        "msgget", "mlockall", "semtimedop", "msgsnd", "msgrcv", "msgctl", "syscall",
+        "shmget",   "shmat",      "shmdt",  "shmctl", "semget", "semop",   "semctl",  "msgget",
+        "mlockall", "semtimedop", "msgsnd", "msgrcv", "msgctl", "syscall", "unshare",
     };
     void *libc = opened(dlopen("libc.so.6", RTLD_NOW));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -73,6 +73,14 @@ symbols() {
     grep '^vshm_' "$work/exports" | diff "$work/declared" -
 }
 
+# What it takes of others by name is listed, with why that does no harm: a program may replace each.
+undefined() {
+    grep -v '^#' "$here/undefined.txt" | tr ' ' '\n' | LC_ALL=C sort >"$work/allowed"
+    nm -D --undefined-only "$lib" | sed 's/.* //; s/@.*//' | LC_ALL=C sort | comm -23 - "$work/allowed" \
+        >"$work/unlisted"
+    [ ! -s "$work/unlisted" ] || { echo "not in undefined.txt:" && cat "$work/unlisted" && return 1; }
+}
+
 # libvshmem-ucx: the functions with UCX's names, and nothing but libc is needed.
 ucx_symbols() {
     exports "$ucx" libvshmem-ucx.so.1 || return 1
@@ -102,6 +110,50 @@ refused() { # refused NAME ERRNO TEXT POOL [COMMAND...]
     shift 4
     run "$name" VSHMEM_POOL="$pool" LD_PRELOAD="$lib" "$@" timeout -k 5 30 "$programs/refused" "$error" \
         "$text"
+}
+
+# Programs of compilers' sanitizers, whose runtimes are libraries or parts of the program.
+sanitized() {
+    for how in "cc -fsanitize=address" "cc -fsanitize=thread" "clang -fsanitize=address" \
+        "clang -fsanitize=thread" "clang -fsanitize=address -shared-libasan"; do
+        # shellcheck disable=SC2086 # a list of words
+        if $how -std=gnu11 -g -O1 -pthread -o "$work/sanitized" "$here/sanitized.c" 2>"$work/log"; then
+            runtimes=$(${how%% *} -print-file-name=libclang_rt.asan-x86_64.so)
+            run "$how" LD_PRELOAD="$lib" LD_LIBRARY_PATH="$(dirname "$runtimes")" \
+                timeout -k 5 120 "$work/sanitized"
+        else
+            echo "skip     $how: $(tail -n 1 "$work/log")"
+        fi
+    done
+    rm -f "$work/sanitized"
+}
+
+# Code in segments, where the pool's file system lets it run, and where not.
+code() { # code OPTIONS ARGUMENT...
+    options=$1
+    shift
+    mkdir -p "$work/mounted"
+    cat >"$work/mounted.sh" <<'SCRIPT'
+mount -t tmpfs -o "$1" tmpfs "$2"
+shift 2
+exec "$@"
+SCRIPT
+    unshare --map-root-user --mount sh -e "$work/mounted.sh" "$options" "$work/mounted" \
+        env VSHMEM_POOL="$work/mounted/pool" VSHMEM_POOL_SIZE=4M LD_PRELOAD="$lib" "$programs/code" "$@"
+}
+
+code_runs() { code exec; }
+code_is_refused() { code noexec noexec; }
+
+# Where the kernel writes core files into the folder of who crashes.
+core_dumps() {
+    hard=$(awk '/^Max core file size/ { print $6 }' /proc/self/limits)
+    if grep -q '[|/]' /proc/sys/kernel/core_pattern || [ "$hard" = 0 ]; then
+        echo "skip     core dumps: kernel.core_pattern is no plain name, or ulimit -c is 0"
+        return
+    fi
+    mkdir -p "$work/cores"
+    run "core dumps" LD_PRELOAD="$lib" timeout -k 5 60 "$programs/core" "$work/cores"
 }
 
 # logged LEVEL: what a program's calls write at that level, without the name and number of the process
@@ -164,7 +216,7 @@ L
 
 # Pools that are none, or not any more, or somebody else's.
 bad_pools() {
-    enoent=2 eacces=13 einval=22 enospc=28
+    enoent=2 enomem=12 eacces=13 einval=22 enospc=28
     good=$work/good
     VSHMEM_POOL=$good VSHMEM_POOL_SIZE=4M LD_PRELOAD=$lib "$programs/abi"
     refused "no folder" $enoent "does not exist" "$work/missing/pool"
@@ -179,6 +231,13 @@ bad_pools() {
     { printf '\377' | dd of="$work/bad" bs=1 seek=8 conv=notrunc 2>/dev/null; }
     refused "another version" $einval "version" "$work/bad"
     refused "a device" $einval "not a regular file" /dev/null
+    mkdir -m 777 "$work/open"
+    # The files' lengths are limited, and the limit on the limit is as low; as a user who can't raise that.
+    # shellcheck disable=SC2046 # a list of words
+    refused "files too short" $enomem "ulimit -f" "$work/open/pool" sh -c 'ulimit -f 100; exec "$@"' sh \
+        $([ "$(id -u)" != 0 ] || echo setpriv --reuid 65534 --regid 65534 --clear-groups)
+    run "the limit on files raised" VSHMEM_POOL="$work/open/pool" LD_PRELOAD="$lib" \
+        sh -c 'ulimit -S -f 100; exec timeout 30 "$@"' sh "$programs/abi"
     if [ "$(id -u)" = 0 ]; then
         refused "another user's pool" $eacces "may not be read" "$good" \
             setpriv --reuid 65534 --regid 65534 --clear-groups
@@ -215,6 +274,7 @@ first_pool() {
 }
 
 check_silently "exported symbols" symbols
+check_silently "symbols of others" undefined
 [ "$(uname -m)" != x86_64 ] || check_silently "entries in assembly" entries
 check_silently "VSHMEM_LOG" log
 check_silently "exported symbols of libvshmem-ucx" ucx_symbols
@@ -249,6 +309,15 @@ run "the same, no keys" VSHMEM_KEYS=none LD_PRELOAD="$lib" timeout 30 "$programs
 run "another interposer before" LD_PRELOAD="$opened/next.so $lib" timeout 30 "$programs/dlfcn" before \
     "$opened"
 run "another interposer after" LD_PRELOAD="$lib $opened/next.so" timeout 30 "$programs/dlfcn" after "$opened"
+run "a clock that stands still" LD_PRELOAD="$lib $opened/clock.so" timeout -k 5 60 "$programs/clock"
+sanitized
+core_dumps
+if unshare --map-root-user --mount true 2>/dev/null; then
+    check_silently "code in segments" code_runs
+    check_silently "code on noexec" code_is_refused
+else
+    echo "skip     code in segments: no name spaces"
+fi
 bad_pools
 linked "pools" pools "$work"
 rm -f "$work"/pool-*

@@ -1,5 +1,6 @@
 /* What a process leaves behind that ends without saying good-bye. */
 #include "check.h"
+#include <sched.h>
 
 static int set;
 
@@ -74,6 +75,19 @@ static void not_inherited(void) {
     CHECK(semop(set, OP(0, 1, SEM_UNDO), 1) == 0);
 }
 
+/* In the kernel a process that leaves a name space can't reach its sets any more. */
+static void a_new_name_space_undoes(void) {
+    CHECK(semctl(set, 0, SETVAL, 5) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(semop(set, OP(0, -2, SEM_UNDO), 1) == 0);
+        int left = unshare(CLONE_NEWIPC) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWIPC) == 0;
+        GIVES(semctl(set, 0, GETVAL, 0), left ? 5 : 3);
+        _exit(0);
+    }
+    wait_for_success(child);
+}
+
 int main(void) {
     set = semget(IPC_PRIVATE, 2, 0600);
     CHECK(set >= 0);
@@ -81,5 +95,6 @@ int main(void) {
     holder_dies_while_others_wait();
     exits_undo_too();
     not_inherited();
+    a_new_name_space_undoes();
     return 0;
 }

@@ -1,6 +1,8 @@
 /* Semaphore sets, as sem_overview(7)'s System V sibling, semop(2) and semctl(2) describe them. */
 #include "check.h"
 #include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
 
 static int new_set(int count) { return (int)OK(semget(IPC_PRIVATE, count, 0600)); }
 
@@ -226,6 +228,53 @@ static void threads_share_what_is_to_be_undone(void) {
     remove_set(id);
 }
 
+static int by_number(int flags) { return (int)syscall(SYS_unshare, flags); }
+
+/* A new list of what is to be undone: what the old one had is undone at once, and who waits for it
+ * is woken. */
+static void a_new_list_undoes_the_old_one(void) {
+    int (*const ways[])(int) = {unshare, by_number};
+    int id = new_set(2);
+    for (int way = 0; way < 2; way++) {
+        set_value(id, 0, 1);
+        set_value(id, 1, 5);
+        OK(change(id, 0, -1, SEM_UNDO));
+        OK(change(id, 1, 3, SEM_UNDO));
+        if (ways[way](CLONE_SYSVSEM) != 0)
+            skip("not allowed here");
+        EQUAL(value(id, 0), 1);
+        EQUAL(value(id, 1), 5);
+        OK(change(id, 0, -1, SEM_UNDO));
+        pid_t waiter = child(takes_one, &id);
+        await_waiters(id, 0, 1);
+        OK(ways[way](CLONE_SYSVSEM));
+        joined(waiter, 0);
+        EQUAL(value(id, 0), 0);
+        OK(ways[way](CLONE_SYSVSEM)); /* Once is enough. */
+        EQUAL(value(id, 1), 5);
+        FAILS(ways[way](CLONE_SYSVSEM | 0x40), EINVAL);
+    }
+    remove_set(id);
+}
+
+static void *leaves_the_list(void *id) {
+    OK(unshare(CLONE_SYSVSEM));
+    EQUAL(value(*(int *)id, 0), 0);
+    return NULL;
+}
+
+/* The list of several threads lives on with the others. */
+static void a_thread_leaves_the_list_to_the_others(void) {
+    int id = new_set(1);
+    pthread_t thread;
+    set_value(id, 0, 1);
+    OK(change(id, 0, -1, SEM_UNDO));
+    CHECK(pthread_create(&thread, NULL, leaves_the_list, &id) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    EQUAL(value(id, 0), 0);
+    remove_set(id);
+}
+
 static void keeps_many_sets_apart(void) {
     enum { COUNT = 2000 };
     int ids[COUNT];
@@ -311,6 +360,8 @@ TESTS({"sem/reports_limits", reports_limits}, {"sem/keeps_limits", keeps_limits}
       {"sem/a_killed_holder_gives_back", a_killed_holder_gives_back},
       {"sem/a_killed_holder_lets_a_waiter_in", a_killed_holder_lets_a_waiter_in},
       {"sem/threads_share_what_is_to_be_undone", threads_share_what_is_to_be_undone},
+      {"sem/a_new_list_undoes_the_old_one", a_new_list_undoes_the_old_one},
+      {"sem/a_thread_leaves_the_list_to_the_others", a_thread_leaves_the_list_to_the_others},
       {"sem/keeps_many_sets_apart", keeps_many_sets_apart},
       {"sem/as_many_sets_as_allowed_and_no_more", as_many_sets_as_allowed_and_no_more},
       {"sem/notes_times_and_owner", notes_times_and_owner},

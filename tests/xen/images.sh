@@ -129,7 +129,7 @@ domains_by_up() {
 }
 
 # The System V suite's programs (tests/conformance).
-suite="sem msg shm process handlers users stopped death stress"
+suite="sem msg shm process memory handlers users stopped death stress"
 
 compile() {
     local program

@@ -22,7 +22,7 @@ impl OwnedHandle {
     /// The pool's memory must not be used after this is dropped.
     pub unsafe fn new(handle: Handle) -> OwnedHandle {
         let mem = handle.mem();
-        let guard = SigbusGuard::new(mem.base() as usize, mem.len());
+        let guard = SigbusGuard::new(mem.base() as usize, mem.mapped());
         OwnedHandle { handle: ManuallyDrop::new(handle), guard: ManuallyDrop::new(guard) }
     }
 

@@ -8,6 +8,7 @@ use crate::lock_all::lock_all;
 use crate::outcome;
 use crate::raw::syscall;
 use crate::state::caller;
+use crate::unshare;
 use core::ffi::c_void;
 use libc::timespec;
 use vshmem_ipc::sem::Sembuf;
@@ -220,4 +221,10 @@ pub unsafe extern "C" fn msgctl(id: i32, command: i32, buf: *mut c_void) -> i32 
 #[no_mangle]
 pub extern "C" fn mlockall(flags: i32) -> i32 {
     guard("mlockall", || lock_all(flags))
+}
+
+/// unshare(2): a new list of `SEM_UNDO` adjustments ends the old one in pools, too.
+#[no_mangle]
+pub extern "C" fn unshare(flags: i32) -> i32 {
+    guard("unshare", || unshare::unshare(flags))
 }

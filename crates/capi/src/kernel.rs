@@ -80,6 +80,10 @@ impl Kernel for OpenPool {
         self.asked().handle.release(offset, len)
     }
 
+    fn zero(&self, offset: u64, len: u64) -> bool {
+        self.asked().handle.zero(offset, len)
+    }
+
     fn backed(&self, offset: u64, len: u64) -> Option<u64> {
         self.asked().handle.backed(offset, len)
     }
@@ -94,11 +98,7 @@ impl Kernel for OpenPool {
     }
 
     fn monotonic(&self) -> u64 {
-        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: libc fills the structure, in user space as a rule. It can't fail for this clock, so errno
-        // stays.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+        vshmem_transport::time(libc::CLOCK_MONOTONIC).as_nanos() as u64
     }
 
     fn cred(&self) -> Cred {

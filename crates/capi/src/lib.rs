@@ -22,6 +22,8 @@
 //! | [`sizes`] | how far what the program passes reaches, where a call does not say |
 //! | [`barrier`], [`reduce`] | collectives |
 //! | [`log`], [`last_error`] | what `VSHMEM_LOG` asks for; why the last call failed |
+//! | [`core_dump`] | what core dumps hold |
+//! | [`sanitizers`] | programs that are built with sanitizers |
 //! | [`errno`], [`tls`], [`raw`] | tools |
 //!
 //! The library is a guest in programs that don't know it. It uses no heap, holds no lock that a signal, a
@@ -35,6 +37,7 @@ pub mod barrier;
 pub mod calls;
 pub mod claim;
 pub mod config;
+pub mod core_dump;
 pub mod cred;
 pub mod dispatch;
 pub mod ending;
@@ -55,6 +58,7 @@ pub mod pools;
 pub mod raw;
 pub mod reduce;
 pub mod revoked;
+pub mod sanitizers;
 pub mod shortcuts;
 pub mod sizes;
 pub mod state;
@@ -74,6 +78,8 @@ mod lock_all;
 mod next;
 #[cfg(not(test))]
 pub mod syscall;
+#[cfg(not(test))]
+mod unshare;
 #[cfg(not(test))]
 pub mod user_ids;
 

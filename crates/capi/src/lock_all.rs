@@ -2,19 +2,33 @@
 //! it may be in use. What is mapped is locked but for the pools: attached segments are, as they are mappings
 //! of their own.
 
-use crate::errno::from_kernel;
+use crate::errno::{self, from_kernel};
 use crate::gate;
+use crate::next::{is_in_libc, Next};
 use crate::page::MAX_POOLS;
 use crate::pools::POOLS;
 use crate::raw::syscall;
+use core::ffi::c_void;
 use core::ops::Range;
 use vshmem_ipc::Errno;
 
 /// The kernel's list of the process's mappings, proc_pid_maps(5).
 const MAPS: &core::ffi::CStr = c"/proc/self/maps";
 
-/// mlockall(2) without the pools.
+static NEXT: Next = Next::new(c"mlockall");
+
+/// mlockall(2) without the pools. Where another library stands before libc, it is asked instead: the runtimes
+/// of sanitizers lock nothing, since their shadow of all memory could not be had.
 pub fn lock_all(flags: i32) -> Result<i32, Errno> {
+    let next = NEXT.address();
+    if !is_in_libc(next as *const c_void) {
+        // SAFETY: a function of that name, which has this argument.
+        let real: extern "C" fn(i32) -> i32 = unsafe { core::mem::transmute(next) };
+        return match real(flags) {
+            -1 => Err(Errno(errno::get())),
+            result => Ok(result),
+        };
+    }
     let known = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
     let pools = pools();
     let is_ours = flags & libc::MCL_CURRENT != 0 && flags & !known == 0 && !pools.iter().all(Range::is_empty);
@@ -75,7 +89,7 @@ fn pools() -> [Range<usize>; MAX_POOLS] {
         // SAFETY: it is open, and is not closed behind the gate.
         let memory = unsafe { place.opened() }.handle.mem();
         let start = memory.base() as usize;
-        *range = start..start + memory.len();
+        *range = start..start + memory.mapped();
     }
     ranges
 }

@@ -28,8 +28,7 @@ pub fn open(name: &PoolName) -> Result<(Handle, Pool), Errno> {
         match vshmem_transport::open(&reference) {
             Ok(handle) => return check(name, handle),
             Err(OpenError::NotFound) if reference.is_local() => {
-                let size = config().pool_size.unwrap_or_else(|| default_size(&reference));
-                match make(&reference, size, OWN) {
+                match make(&reference, config().pool_size.unwrap_or(0), OWN) {
                     Ok(()) | Err(CreateError::Exists) => {}
                     Err(error) => return Err(refused(name, error, error.errno())),
                 }
@@ -53,7 +52,6 @@ pub fn open_existing(name: &PoolName) -> Result<(Handle, Pool), Errno> {
 pub fn create(name: &PoolName, size: u64, mode: u32) -> Result<(), Errno> {
     let reference =
         vshmem_transport::resolve_new(name.bytes()).map_err(|error| refused(name, error, error.errno()))?;
-    let size = if size == 0 { default_size(&reference) } else { size };
     make(&reference, size, mode).map_err(|error| refused(name, error, error.errno()))
 }
 
@@ -72,7 +70,18 @@ fn check(name: &PoolName, handle: Handle) -> Result<(Handle, Pool), Errno> {
     }
 }
 
+/// Makes a pool of this size, or with 0 of [`default_size`]: a smaller one where files may not be as large.
 fn make(reference: &PoolRef, size: u64, mode: u32) -> Result<(), CreateError> {
+    if size != 0 {
+        return make_of(reference, size, mode);
+    }
+    match make_of(reference, default_size(reference, u64::MAX), mode) {
+        Err(CreateError::FileLimit) => make_of(reference, default_size(reference, largest_file()), mode),
+        outcome => outcome,
+    }
+}
+
+fn make_of(reference: &PoolRef, size: u64, mode: u32) -> Result<(), CreateError> {
     let params = Params {
         limits: kernel_limits(),
         align: vshmem_transport::page_size_for(reference)?,
@@ -84,8 +93,8 @@ fn make(reference: &PoolRef, size: u64, mode: u32) -> Result<(), CreateError> {
 }
 
 /// [`DEFAULT_POOL`], or the largest power of two that is no more than half of the file system that the pool
-/// will be on, and than the process may make a file. The file is sparse, so this promises nothing.
-fn default_size(reference: &PoolRef) -> u64 {
+/// will be on, and than `most`. The file is sparse, so this promises nothing.
+fn default_size(reference: &PoolRef, most: u64) -> u64 {
     let mut folder = Text::<{ vshmem_transport::PATH_MAX }>::new();
     let path = reference.path().to_bytes();
     let end = path.iter().rposition(|b| *b == b'/').unwrap_or(0);
@@ -103,7 +112,7 @@ fn default_size(reference: &PoolRef) -> u64 {
             _ => (0, 0),
         }
     };
-    let half = (blocks.saturating_mul(block) / 2).min(largest_file());
+    let half = (blocks.saturating_mul(block) / 2).min(most);
     1 << half.clamp(LEAST, DEFAULT_POOL).ilog2()
 }
 
@@ -173,11 +182,12 @@ mod tests {
 
     #[test]
     fn the_default_fits_the_file_system_and_is_a_power_of_two() {
-        let at = |path: &[u8]| default_size(&PoolRef::at(path).unwrap());
+        let at = |path: &[u8]| default_size(&PoolRef::at(path).unwrap(), u64::MAX);
         assert!((LEAST..=DEFAULT_POOL).contains(&at(b"/dev/shm/x")));
         assert!(at(b"/dev/shm/x").is_power_of_two());
         assert_eq!(at(b"/nowhere/at/all"), LEAST);
-        let named = default_size(&PoolRef::named(b"default").unwrap());
+        assert_eq!(default_size(&PoolRef::at(b"/dev/shm/x").unwrap(), 1), LEAST);
+        let named = default_size(&PoolRef::named(b"default").unwrap(), u64::MAX);
         assert_eq!(named, at(b"/dev/shm/x"));
     }
 }

@@ -4,8 +4,8 @@
 //! errno alone.
 
 use core::sync::atomic::{AtomicPtr, Ordering::*};
-pub use vshmem_transport::read_file;
 pub(crate) use vshmem_transport::syscall;
+pub use vshmem_transport::{map_private, read_file, seconds};
 
 /// The calling process's id.
 pub fn getpid() -> u32 {
@@ -71,20 +71,6 @@ pub fn restore_signals(old: u64) {
     unsafe { syscall!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const old, 0usize, 8) };
 }
 
-/// Maps `len` bytes of fresh private memory, zeros; null if there is none.
-pub fn map_private(len: usize) -> *mut u8 {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping where the kernel likes hurts nobody.
-    let p = unsafe {
-        syscall!(libc::SYS_mmap, 0usize, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1isize, 0usize)
-    };
-    if (-4095..0).contains(&p) {
-        core::ptr::null_mut()
-    } else {
-        p as *mut u8
-    }
-}
-
 /// The same number, of which the compiler knows nothing.
 #[inline(always)]
 pub fn opaque(mut number: isize) -> isize {
@@ -93,13 +79,6 @@ pub fn opaque(mut number: isize) -> isize {
         core::arch::asm!("/* {0} */", inout(reg) number, options(pure, nomem, nostack, preserves_flags))
     };
     number
-}
-
-/// Seconds since the epoch.
-#[inline(always)]
-pub fn seconds() -> i64 {
-    // SAFETY: with a null pointer, libc only returns the time; in user space, as a rule.
-    unsafe { libc::time(core::ptr::null_mut()) }
 }
 
 /// Sees to it that a pointer leads to zeros, in private memory that `prepare` has got before anybody else

@@ -9,7 +9,7 @@ use crate::last_error::explain;
 use crate::log::{self, Level};
 use crate::page::{self, pack, unpack, unpack_staying, Page, MAX_POOLS};
 use crate::pools::{Opened, CONFIGURED, OPEN};
-use crate::{errno, ids, interrupted, open, revoked, sizes};
+use crate::{core_dump, errno, ids, interrupted, open, revoked, sanitizers, sizes};
 
 pub use crate::pools::{
     close, current, current_key, free_place, home, is_configured, key_in, move_home, page_size, started_of,
@@ -60,11 +60,15 @@ impl Caller {
         replace: bool,
         protection: i32,
     ) -> Result<*mut c_void, Errno> {
-        match addr.filter(|_| replace) {
-            Some(addr) => (self.handle()).map_beside(offset, len, addr, protection),
-            None => self.handle().map(offset, len, addr, protection),
+        let handle = self.handle();
+        let mapped = match addr.filter(|_| replace) {
+            Some(addr) => handle.map_beside(offset, len, addr, protection),
+            None => handle.map(offset, len, addr, protection),
+        };
+        if !handle.is_device() {
+            core_dump::hold_segments();
         }
-        .map_err(not_mapped)
+        mapped.map_err(not_mapped)
     }
 
     /// What the pool's memory is mapped in multiples of here. EINVAL if its segments don't begin at such.
@@ -230,6 +234,7 @@ fn publish(gate: &Inside, index: usize, name: &PoolName, handle: Handle, pool: P
     let place = &POOLS[index];
     let opened = Opened { handle, pool, member, heartbeat: Heartbeat::new(), name: name.clone() };
     opened.across().join();
+    sanitizers::expect_races(opened.handle.mem());
     // SAFETY: the place is closed and we are inside the gate, so nobody else reads or writes it.
     unsafe { (*place.opened.get()).write(opened) };
     sizes::begin_pool(index, ids_of_pool);

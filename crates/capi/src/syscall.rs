@@ -1,5 +1,5 @@
-//! libc's `syscall`: the twelve numbers are ours, those that change the user are seen, everything else goes
-//! straight to the kernel.
+//! libc's `syscall`: the twelve numbers are ours, those that change the user and `unshare` are seen,
+//! everything else goes straight to the kernel.
 //!
 //! The way to the kernel is that of libc: registers are shifted and the instruction is made with nothing on
 //! the stack, so that calls like `clone` and `vfork` come back as they do there.
@@ -26,6 +26,9 @@ macro_rules! entry {
             "cmp rdi, 113",
             "je 3f",
             "cmp rdi, 117",
+            "je 3f",
+            // unshare.
+            "cmp rdi, 272",
             "je 3f",
             "mov rax, rdi",
             "mov rdi, rsi",
@@ -61,6 +64,9 @@ macro_rules! entry {
             "sub x9, x0, #145",
             "cmp x9, #3",
             "b.lo 3f",
+            // unshare.
+            "cmp x0, #97",
+            "b.eq 3f",
             "mov x8, x0",
             "mov x0, x1",
             "mov x1, x2",
@@ -151,7 +157,7 @@ extern "C" fn failed(result: isize) -> isize {
     -1
 }
 
-/// One of the twelve, or one that changes the user, with its arguments as registers hold them.
+/// One of the twelve, or one that is seen, with its arguments as registers hold them.
 unsafe extern "C" fn ours(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize) -> c_long {
     let (int, memory) = (|v: usize| v as i32, |v: usize| v as *mut c_void);
     // SAFETY: the caller of `syscall` vouches for what it passes.
@@ -169,6 +175,7 @@ unsafe extern "C" fn ours(number: c_long, a: usize, b: usize, c: usize, d: usize
             libc::SYS_msgsnd => export::msgsnd(int(a), memory(b), c, int(d)).into(),
             libc::SYS_msgrcv => export::msgrcv(int(a), memory(b), c, d as i64, int(e)) as c_long,
             libc::SYS_msgctl => export::msgctl(int(a), int(b), memory(c)).into(),
+            libc::SYS_unshare => export::unshare(int(a)).into(),
             libc::SYS_setuid | libc::SYS_setreuid | libc::SYS_setresuid => {
                 match user_ids::by_number(number, a, b, c) {
                     result @ -4095..=-1 => failed(result) as c_long,

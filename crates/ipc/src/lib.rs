@@ -36,7 +36,7 @@ use vshmem_pool::layout::Proc;
 
 pub use end_waits::interrupt;
 pub use errno::Errno;
-pub use liveness::leave;
+pub use liveness::{leave, undo};
 pub use perm::Granted;
 pub use vshmem_pool::{Budget, Cred, Ctx, Kernel, Pool, ProcId, Waited};
 

@@ -171,6 +171,13 @@ fn has_process(c: &Ctx, is_it: impl Fn((ProcId, u16), u32) -> bool) -> bool {
     (0..high).any(|slot| c.process(slot).is_some_and(lives)) || c.budget.is_spent()
 }
 
+/// Applies the caller's `SEM_UNDO` adjustments, and forgets them. Those of a set whose lock somebody keeps
+/// for long stay until the caller ends.
+pub fn undo(c: &Ctx) {
+    let signals = SignalsBlocked::brief(c.kernel);
+    dir::each_touched(c, c.me, Kind::Sem, |index| sem::undo_own(c, &signals, index));
+}
+
 /// A clean exit: undoes the caller's `SEM_UNDO` adjustments and drops its attachments, waking whom that
 /// concerns. The slot stays the caller's; [`Pool::free_process`] gives it up. False if somebody who is
 /// stopped was in the way, or it cost too much: then the rest is done by who finds the caller dead, and its

@@ -325,6 +325,9 @@ impl Pool {
         limits.shmmni = limits.shmmni.min(geometry.entries[0].1);
         limits.semmni = limits.semmni.min(geometry.entries[1].1);
         limits.msgmni = limits.msgmni.min(geometry.entries[2].1);
+        if geometry.small.end() > mem.mapped() as u64 {
+            return Err(FormatError::TooLarge);
+        }
         let sb = mem.at::<Superblock>(0).ok_or(FormatError::TooSmall)?;
         sb.version.store(VERSION, Relaxed);
         sb.size.store(size, Relaxed);
@@ -363,6 +366,12 @@ impl Pool {
         Ok(())
     }
 
+    /// How much of a pool has to be mapped, as its head says: all but segments lies before.
+    pub fn to_be_mapped(head: Mem) -> Option<u64> {
+        let small = &head.at::<Superblock>(0)?.geometry.small;
+        small.count.load(Relaxed).checked_mul(BLOCK)?.checked_add(small.base.load(Relaxed))
+    }
+
     /// Checks the head of a pool and copies what it says. Nothing of the head is read again later.
     pub fn open(mem: Mem) -> Result<Pool, OpenError> {
         if (mem.len() as u64) < MIN_POOL {
@@ -394,6 +403,9 @@ impl Pool {
             return Err(OpenError::Truncated);
         }
         let geometry = Geometry::read(&sb.geometry, size, align, ids).ok_or(OpenError::Damaged)?;
+        if geometry.small.end() > mem.mapped() as u64 {
+            return Err(OpenError::Damaged);
+        }
         let limits = Limits::read(&sb.limits);
         let has_uuid = sb.compatible.load(Relaxed) & HAS_UUID != 0;
         let uuid = has_uuid.then(|| Uuid::read(&sb.uuid)).flatten();

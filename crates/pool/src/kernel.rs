@@ -68,6 +68,10 @@ pub trait Kernel: Sync {
     fn release(&self, _offset: u64, _len: u64) -> bool {
         false
     }
+    /// Fills a range that has memory, and is not mapped, with zeros; false if that can't be done.
+    fn zero(&self, _offset: u64, _len: u64) -> bool {
+        false
+    }
     /// How many bytes of a range of the pool have memory, if that can be told cheaply.
     fn backed(&self, _offset: u64, _len: u64) -> Option<u64> {
         None

@@ -67,14 +67,17 @@ impl Sparse {
     }
 }
 
-/// A mapped pool: where it is in this process, and its length in bytes.
+/// A mapped pool: where it is in this process, and its length in bytes. Behind the structures it may go on
+/// without being mapped.
 ///
 /// All access is checked against the length. The mapping itself is kept alive by whoever made the `Mem`.
 #[derive(Clone, Copy, Debug)]
 pub struct Mem {
     base: NonNull<u8>,
     len: usize,
-    /// Where structures end.
+    /// So many bytes are mapped.
+    mapped: usize,
+    /// Where structures end: they are mapped.
     end: u64,
     sparse: Option<Sparse>,
 }
@@ -96,18 +99,23 @@ impl Mem {
         debug_assert!(!base.is_null() && base as usize % 4096 == 0);
         // SAFETY: the caller passes a pointer to mapped memory, which is not null.
         let base = unsafe { NonNull::new_unchecked(base) };
-        Mem { base, len, end: len as u64, sparse: None }
+        Mem { base, len, mapped: len, end: len as u64, sparse: None }
+    }
+
+    /// The same memory as the beginning of a pool of `len` bytes, the rest of which is not mapped.
+    pub fn beginning_of(self, len: usize) -> Mem {
+        Mem { len: len.max(self.mapped), ..self }
     }
 
     /// The same memory, of which only what is known to be there may be touched.
     pub fn sparse(self, sparse: Sparse) -> Mem {
-        assert!(sparse.known.len() >= self.len.div_ceil(PAGE as usize));
+        assert!(sparse.known.len() >= self.mapped.div_ceil(PAGE as usize));
         Mem { sparse: Some(sparse), ..self }
     }
 
     /// The same memory, with structures below `end` only.
     pub(crate) fn below(self, end: u64) -> Mem {
-        Mem { end: end.min(self.len as u64), ..self }
+        Mem { end: end.min(self.mapped as u64), ..self }
     }
 
     /// Where structures end.
@@ -121,9 +129,19 @@ impl Mem {
         self.base.as_ptr()
     }
 
-    /// Length in bytes.
+    /// The pool's length in bytes.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// How many bytes of it are mapped.
+    pub fn mapped(&self) -> usize {
+        self.mapped
+    }
+
+    /// Whether `len` bytes at `offset` lie inside the pool, mapped or not.
+    pub fn contains(&self, offset: u64, len: u64) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.len as u64)
     }
 
     /// Whether the mapping has no byte.
@@ -172,10 +190,10 @@ impl Mem {
         (end <= self.end && has_memory()).then(|| self.address(offset))
     }
 
-    /// The address of `len` bytes at `offset`, if they lie inside the pool. Nothing is known of their memory.
+    /// The address of `len` bytes at `offset`, if they are mapped. Nothing is known of their memory.
     pub fn range(&self, offset: u64, len: u64) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
-        (end <= self.len as u64).then(|| self.address(offset))
+        (end <= self.mapped as u64).then(|| self.address(offset))
     }
 
     #[inline]
@@ -241,7 +259,7 @@ impl Mem {
         first.is_aligned().then(|| unsafe { core::slice::from_raw_parts(first, count as usize) })
     }
 
-    /// The 64-bit word at `offset`, wherever that is in the pool. Nothing is known of its memory.
+    /// The 64-bit word at `offset`, wherever that is in what is mapped. Nothing is known of its memory.
     pub fn word_anywhere(&self, offset: u64) -> Option<&'static AtomicU64> {
         let word = self.range(offset, 8)?.cast::<AtomicU64>();
         // SAFETY: it was checked to lie inside the mapping, which outlives every use by the contract of
@@ -249,7 +267,7 @@ impl Mem {
         word.is_aligned().then(|| unsafe { &*word })
     }
 
-    /// Fills `len` bytes at `offset` with zeros; false if they are not all inside the pool. What is not a
+    /// Fills `len` bytes at `offset` with zeros; false if they are not all mapped. What is not a
     /// structure's must have been given memory.
     pub fn zero(&self, offset: u64, len: u64) -> bool {
         let among_structures = self.end.saturating_sub(offset).min(len);

@@ -144,6 +144,8 @@ errors! {
     NotOwnDirectory = EACCES, "What lies at /dev/shm/vshmem.UID, where UID is the number of this user, is not a directory of this user that others can't write to, so no pool in it can be trusted: have its owner or root remove it, or give the pool by a path with a slash (VSHMEM_POOL=/path).";
     /// Less than the smallest pool.
     TooSmall = EINVAL, "A pool has at least 1 MiB: ask for more.";
+    /// The process may not have a file as long.
+    FileLimit = ENOMEM, "No file of this process may be as large as the pool, and it may not raise that limit: raise it (ulimit -f), make the pool beforehand (vshmem pool create), or ask for less.";
     /// More than the file system can hold.
     TooLarge = EINVAL of EFBIG | EINVAL | EOVERFLOW, "The file system can't hold a file that large: ask for less.";
     /// The file system is full.
@@ -199,7 +201,9 @@ errors! {
     Misaligned = EINVAL of EINVAL, "Address, offset and length must be multiples of what the pool's memory is mapped in: its pages, or the alignment of a DAX device.";
     /// Something is mapped at the address.
     AddressInUse = EINVAL of EEXIST, "Something is mapped at the address already.";
-    /// The kernel doesn't allow this protection, as where the file system is mounted `noexec`.
+    /// The file system is mounted `noexec`, as containers' /dev/shm is.
+    NoCode = EACCES, "No code can run in this pool, for its file system is mounted noexec: remount it with exec, or have the pool on another tmpfs (VSHMEM_POOL=/path).";
+    /// The kernel doesn't allow this protection.
     NotPermitted = EACCES of EACCES | EPERM, "The pool may not be mapped with this protection.";
     /// The kernel lets only a process with CAP_SYS_RAWIO map something below `vm.mmap_min_addr`.
     TooLow = EPERM, "Only a process with CAP_SYS_RAWIO may map something at so low an address (vm.mmap_min_addr).";
@@ -216,8 +220,9 @@ impl MapError {
 
     /// What the kernel has said to mapping something at an address, if one was asked for. EPERM is also its
     /// word for a protection that the file system does not allow.
-    pub(crate) fn at(addr: Option<usize>, error: Errno) -> MapError {
+    pub(crate) fn at(addr: Option<usize>, prot: i32, error: Errno) -> MapError {
         match error {
+            Errno(libc::EPERM | libc::EACCES) if prot & libc::PROT_EXEC != 0 => MapError::NoCode,
             Errno(libc::EPERM) if addr.is_some_and(|addr| addr < Self::LOW) => MapError::TooLow,
             error => error.into(),
         }
@@ -263,7 +268,7 @@ mod tests {
         assert_eq!(OpenError::from(Errno(libc::ELOOP)), OpenError::SymbolicLink);
         assert_eq!(CreateError::from(Errno(libc::ENOSPC)), CreateError::NoRoom);
         assert_eq!(MapError::from(Errno(libc::EEXIST)), MapError::AddressInUse);
-        let refused = |addr| MapError::at(addr, Errno(libc::EPERM)).errno();
+        let refused = |addr| MapError::at(addr, libc::PROT_READ, Errno(libc::EPERM)).errno();
         assert_eq!((refused(Some(0)), refused(Some(0x8000))), (libc::EPERM, libc::EPERM));
         assert_eq!((refused(None), refused(Some(1 << 40))), (libc::EACCES, libc::EACCES));
         assert_eq!(RemoveError::from(Errno(libc::EBUSY)), RemoveError::System(libc::EBUSY));

@@ -128,22 +128,25 @@ impl Handle {
         let len = checked_length(size, page_size)?;
         // What a program attaches is mapped without it: there an access to what is gone raises SIGBUS.
         let beginning = driver.map_or(begins, |driver| driver.beginning());
-        let base = mapping::whole(file.fd(), beginning, len)?;
-        // SAFETY: `len` bytes were mapped at `base` for reading and writing, aligned to pages. They stay
+        let (base, mapped) = match backing {
+            Backing::File => mapping::as_far_as_fits(file, beginning, len)?,
+            Backing::Device | Backing::Dax => (mapping::whole(file.fd(), beginning, len)?, len),
+        };
+        // SAFETY: so many bytes were mapped at `base` for reading and writing, aligned to pages. They stay
         // mapped until `close`, whose caller vouches that nobody uses them.
-        let mem = unsafe { Mem::new(base.cast(), len) };
+        let mem = unsafe { Mem::new(base.cast(), mapped) }.beginning_of(len);
         let mem = match backing {
             Backing::Device | Backing::Dax => mem,
-            Backing::File => match reserve::sparse(len) {
+            Backing::File => match reserve::sparse(mapped) {
                 Ok(sparse) => {
-                    sys::memcheck::hide(base as usize, len);
+                    sys::memcheck::hide(base as usize, mapped);
                     // The kernel is asked about its first word.
                     sys::memcheck::show(base as usize, PAGE as usize);
                     mem.sparse(sparse)
                 }
                 Err(error) => {
                     // SAFETY: nobody else knows of the mapping.
-                    unsafe { sys::unmap(base as usize, len) };
+                    unsafe { sys::unmap(base as usize, mapped) };
                     return Err(error.into());
                 }
             },
@@ -164,13 +167,13 @@ impl Handle {
     /// As the process ends: it does not look at the pool any more. Of what is still excepted from its checks
     /// then, valgrind's memcheck warns.
     pub fn expect_no_access(&self) {
-        sys::memcheck::forget(self.mem.base() as usize, self.mem.len());
+        sys::memcheck::forget(self.mem.base() as usize, self.mem.mapped());
     }
 
     /// The process looks at the pool all the same.
     pub fn expect_access(&self) {
         if self.backing == Backing::File {
-            sys::memcheck::ignore(self.mem.base() as usize, self.mem.len());
+            sys::memcheck::ignore(self.mem.base() as usize, self.mem.mapped());
         }
     }
 
@@ -180,8 +183,8 @@ impl Handle {
     /// Nobody may use the pool's [`Mem`], or pointers into it, from now on.
     pub unsafe fn close(self) {
         // SAFETY: the caller vouches that the mapping is not in use.
-        unsafe { sys::unmap(self.mem.base() as usize, self.mem.len()) };
-        sys::memcheck::forget(self.mem.base() as usize, self.mem.len());
+        unsafe { sys::unmap(self.mem.base() as usize, self.mem.mapped()) };
+        sys::memcheck::forget(self.mem.base() as usize, self.mem.mapped());
         if let Some(known) = self.mem.known() {
             // SAFETY: `set_up` mapped it, and it is used by the `Mem` only.
             unsafe { sys::unmap(known.as_ptr() as usize, size_of_val(known)) };
@@ -288,7 +291,7 @@ impl Handle {
     /// Where a word lies in the pool, if it does.
     fn offset_of(&self, word: &AtomicU32) -> Option<u64> {
         let offset = (word.as_ptr() as usize).checked_sub(self.mem.base() as usize)?;
-        (offset < self.mem.len()).then_some(offset as u64)
+        (offset < self.mem.mapped()).then_some(offset as u64)
     }
 
     /// Whether whole pages read as zeros after [`Handle::release`].
@@ -350,14 +353,14 @@ impl Handle {
             self.check_address(addr, len)?;
         }
         if let Some(outcome) = mapping::by_file(&self.descriptor, self.begins + offset, len, addr, prot) {
-            return outcome.map_err(|error| MapError::at(addr, error));
+            return outcome.map_err(|error| MapError::at(addr, prot, error));
         }
-        let from = self.mem.base() as usize + offset as usize;
-        match mapping::duplicate(from, len, addr, prot) {
+        let from = self.mem.range(offset, len as u64).ok_or(MapError::NoMemory)?;
+        match mapping::duplicate(from as usize, len, addr, prot) {
             // What the kernel says to duplicating the memory of a device, or huge pages; the range was
             // checked above.
             Err(Errno(libc::EFAULT | libc::EINVAL)) => Err(MapError::Lost),
-            outcome => outcome.map_err(|error| MapError::at(addr, error)),
+            outcome => outcome.map_err(|error| MapError::at(addr, prot, error)),
         }
     }
 
@@ -396,7 +399,8 @@ impl Handle {
     /// See [`MapError`].
     pub unsafe fn move_over(&self, range: *mut c_void, len: usize, addr: usize) -> Result<(), MapError> {
         // SAFETY: the caller vouches for both ranges.
-        unsafe { sys::relocate(range as usize, len, addr) }.map_err(|error| MapError::at(Some(addr), error))
+        unsafe { sys::relocate(range as usize, len, addr) }
+            .map_err(|error| MapError::at(Some(addr), 0, error))
     }
 
     /// Takes a mapped range away again.
@@ -423,6 +427,31 @@ impl Handle {
             let in_file = |fd| reserve::in_file(fd, at, len, self.page_size);
             self.descriptor.get().is_some_and(|file| in_file(file.fd()))
         })
+    }
+
+    /// Fills a range that has memory with zeros, piece by piece, if it is not mapped whole. `false`: it is,
+    /// or can't be mapped.
+    pub fn zero(&self, offset: u64, len: u64) -> bool {
+        const PIECE: u64 = 16 << 20;
+        if self.mem.range(offset, len).is_some() {
+            return false;
+        }
+        let end = offset.saturating_add(len);
+        let mut at = offset;
+        while at < end {
+            let from = at / self.page_size * self.page_size;
+            let to = end.min(from + PIECE.max(self.page_size));
+            let whole = (to - from).next_multiple_of(self.page_size) as usize;
+            let prot = libc::PROT_READ | libc::PROT_WRITE;
+            let Ok(piece) = self.map(from, whole, None, prot) else { return false };
+            // SAFETY: mapped just now; it is unmapped after its last use.
+            unsafe {
+                Mem::new(piece.cast(), whole).zero(at - from, to - at);
+                self.unmap(piece, whole);
+            }
+            at = to;
+        }
+        true
     }
 
     /// Gives the memory of the whole pages in a range back. `true` if all of the range reads as zeros from
@@ -492,7 +521,7 @@ impl Handle {
 
     /// Checks that a range lies inside the pool.
     fn check_range_inside(&self, offset: u64, len: u64) -> Option<()> {
-        self.mem.range(offset, len).map(|_| ())
+        self.mem.contains(offset, len).then_some(())
     }
 
     /// Checks that a range may be mapped at an address: aligned, and not over the pool's own mapping.
@@ -502,7 +531,7 @@ impl Handle {
         }
         let end = addr.checked_add(len).ok_or(MapError::NoMemory)?;
         let base = self.mem.base() as usize;
-        if addr < base + self.mem.len() && base < end {
+        if addr < base + self.mem.mapped() && base < end {
             return Err(MapError::AddressInUse);
         }
         Ok(())
@@ -511,14 +540,18 @@ impl Handle {
     /// Backs a range by the pool's mapping. `None`: the kernel can't be asked.
     fn reserve_mapped(&self, offset: u64, len: u64) -> Option<bool> {
         let from = offset / self.page_size * self.page_size;
-        let at = self.mem.base() as usize + from as usize;
+        let len = offset + len - from;
+        let at = self.mem.range(from, len)?;
         // SAFETY: the range lies inside the pool's mapping.
-        unsafe { reserve::in_mapping(at, (offset + len - from) as usize) }
+        unsafe { reserve::in_mapping(at as usize, len as usize) }
     }
 
     /// Punches a hole of whole pages inside the pool.
     fn punch(&self, offset: u64, len: u64) -> bool {
-        let at = self.mem.base() as usize + offset as usize;
+        let Some(at) = self.mem.range(offset, len).map(|at| at as usize) else {
+            let in_file = |fd| reserve::punch_file(fd, self.begins + offset, len, self.page_size);
+            return self.descriptor.get().is_some_and(|file| in_file(file.fd()));
+        };
         // Through the mapping rather than the descriptor: this can't hit another file whatever other threads
         // do. SAFETY: the range lies inside the pool's mapping, and the caller gives its contents up.
         let attempt = || unsafe { reserve::punch_mapping(at, len as usize) };
@@ -526,7 +559,7 @@ impl Handle {
             return true;
         }
         // The program has called `mlockall`, and the kernel does not empty locked mappings.
-        sys::unlock(self.mem.base() as usize, self.mem.len());
+        sys::unlock(self.mem.base() as usize, self.mem.mapped());
         attempt()
     }
 }

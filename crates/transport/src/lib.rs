@@ -82,7 +82,7 @@ pub use local::{
 pub use pool_ref::{Origin, PoolRef, NAME_MAX, PATH_MAX};
 pub use process::namespaces_number;
 pub use sys::asleep::{asleep, Awake};
-pub use sys::{raw as system_call, read_file};
+pub use sys::{map_private, raw as system_call, read_file, seconds, time};
 pub use table::{open, resolve, resolve_new, transport_of, transports};
 pub use text::Text;
 

@@ -73,8 +73,14 @@ pub(crate) fn claim(descriptor: &Descriptor, page_size: u64, slot: u32, heir: He
 /// Maps a page of the description, of what the file is mapped in multiples of.
 fn hold(file: &Owned, len: usize, heir: Heir) -> Option<Liveness> {
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    let page = unsafe { sys::map(0, len, libc::PROT_NONE, flags, file.fd(), 0) }.ok()? as usize;
+    // SAFETY: new mappings, without a fixed address.
+    let page = unsafe {
+        match heir {
+            Heir::Nobody => sys::map_aside(len, libc::PROT_NONE, flags, file.fd(), 0),
+            Heir::Child => sys::map_aside_briefly(len, libc::PROT_NONE, flags, file.fd()),
+        }
+    };
+    let page = page.ok()? as usize;
     if heir == Heir::Nobody {
         // SAFETY: the page was mapped above; the advice concerns later forks only.
         if unsafe { sys::advise(page, len, libc::MADV_DONTFORK) }.is_err() {

@@ -2,7 +2,10 @@
 
 use core::ffi::c_void;
 
-use crate::descriptor::{Descriptor, Lent};
+use vshmem_pool::layout::PAGE;
+use vshmem_pool::{Mem, Pool};
+
+use crate::descriptor::{Descriptor, Lent, Owned};
 use crate::sys::{self, Errno, Outcome};
 
 /// `f_type` of hugetlbfs, from `linux/magic.h`.
@@ -20,25 +23,41 @@ pub(crate) fn page_size_of(fd: i32) -> u64 {
 pub(crate) fn whole(fd: i32, offset: u64, len: usize) -> Outcome<*mut c_void> {
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // After `mlockall(MCL_FUTURE)` the kernel would fill the whole pool with memory at once, and never let
-    // its pages go. It does not fill inaccessible mappings, so the lock is taken off before the pool becomes
-    // accessible. Only then: valgrind takes five seconds to make a gigabyte accessible.
-    let is_locked = sys::locks_new_mappings();
-    // SAFETY: a new mapping at an address of the kernel's choice, which nobody knows of yet.
+    // SAFETY: a new mapping, without a fixed address, which nobody knows of yet.
     unsafe {
-        let at = sys::map(0, len, if is_locked { libc::PROT_NONE } else { access }, flags, fd, offset)?;
-        if is_locked {
-            sys::unlock(at as usize, len);
-            if let Err(error) = sys::protect(at as usize, len, access) {
-                sys::unmap(at as usize, len);
-                return Err(error);
-            }
-        }
+        let at = sys::map_unlocked(len, access, flags, fd, offset)?;
         // Core dumps hold what a program has attached, not the pool of everybody. A device's memory never is
         // dumped.
         let _ = sys::advise(at as usize, len, libc::MADV_DONTDUMP);
         Ok(at)
     }
+}
+
+/// Maps the whole file of a pool or, where there is too little address space for that, its beginning, which
+/// has all structures. Returns how much is mapped, too.
+pub(crate) fn as_far_as_fits(file: &Owned, begins: u64, len: usize) -> Outcome<(*mut c_void, usize)> {
+    match whole(file.fd(), begins, len) {
+        Err(Errno(libc::ENOMEM)) => {
+            let structures = structures(file, begins).filter(|structures| (1..len).contains(structures));
+            let structures = structures.ok_or(Errno(libc::ENOMEM))?;
+            whole(file.fd(), begins, structures).map(|at| (at, structures))
+        }
+        outcome => outcome.map(|at| (at, len)),
+    }
+}
+
+/// A page, aligned as what it holds demands.
+#[repr(C, align(4096))]
+struct Head([u8; PAGE as usize]);
+
+/// Where a pool's structures end, in whole pages of the file, as its head says.
+fn structures(file: &Owned, begins: u64) -> Option<usize> {
+    let mut head = Head([0; PAGE as usize]);
+    let read = sys::read_at(file.fd(), &mut head.0, begins);
+    // SAFETY: a page, to which nobody else refers as long as this is used.
+    let end = Pool::to_be_mapped(unsafe { Mem::new((&raw mut head).cast(), PAGE as usize) });
+    let end = end?.checked_next_multiple_of(page_size_of(file.fd()))?;
+    usize::try_from(end).ok().filter(|_| read == Ok(PAGE as usize))
 }
 
 /// Maps a range of a pool's file: anywhere, or at `addr` if nothing is mapped there. `None` if there is no

@@ -36,8 +36,8 @@ pub(crate) fn sparse(len: usize) -> Outcome<Sparse> {
     let pages = len.div_ceil(PAGE as usize);
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    let known = unsafe { sys::map(0, pages, prot, flags, -1, 0) }?;
+    // SAFETY: a new mapping, without a fixed address.
+    let known = unsafe { sys::map_unlocked(pages, prot, flags, -1, 0) }?;
     // Children find out for themselves, which most need not: to copy it makes each fork longer.
     // SAFETY: mapped above; the advice concerns later forks only.
     let _ = unsafe { sys::advise(known as usize, pages, libc::MADV_WIPEONFORK) };

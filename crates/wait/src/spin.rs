@@ -197,10 +197,7 @@ fn is_leisurely() -> bool {
 
 /// Nanoseconds of a clock that is read without entering the kernel, as a rule.
 pub(crate) fn now() -> u64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: fills the structure; can't fail for this clock, so errno stays.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    vshmem_transport::time(libc::CLOCK_MONOTONIC).as_nanos() as u64
 }
 
 /// A sleep is over.

@@ -44,7 +44,7 @@ pub use ctl::{
 pub use fast::{op, try_fast};
 pub use get::get;
 pub use remove::remove;
-pub(crate) use repay::reap_process;
+pub(crate) use repay::{reap_process, undo_own};
 
 /// `SEM_UNDO`.
 pub const SEM_UNDO: i16 = 0x1000;

@@ -141,6 +141,15 @@ pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: 
     }
 }
 
+/// Applies what the caller, which goes on, has on a set.
+pub(crate) fn undo_own(c: &Ctx, signals: &SignalsBlocked, index: u32) {
+    let Some(set) = Set::at(c, index).ok().filter(|set| set.id != 0) else { return };
+    let Ok(guard) = set.lock(c, signals) else { return };
+    if !dir::is_dying(&set.entry.head) && set.still() {
+        let _ = repay(c, &set, signals, &guard, c.me);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,5 +182,30 @@ mod tests {
             taken += 1;
         }
         assert_eq!(now() + taken, 100, "after {taken} operations");
+    }
+
+    #[test]
+    fn who_undoes_its_own_goes_on() {
+        let world = World::new(1 << 20);
+        let (first, second) = (world.process(), world.process());
+        let id = set_of(&first.ctx(), &[100, 100]);
+        let at = |num| crate::tests::sem::values(&first.ctx(), id)[num];
+        // The first one's is beside the semaphore, the second one's in a record.
+        for process in [&first, &second] {
+            sem::op(&process.ctx(), id, &[undone(0, -1)], None).unwrap();
+            sem::op(&process.ctx(), id, &[undone(1, -10)], None).unwrap();
+        }
+        crate::undo(&second.ctx());
+        assert_eq!((at(0), at(1)), (99, 90));
+        crate::undo(&first.ctx());
+        assert_eq!((at(0), at(1)), (100, 100));
+        crate::undo(&first.ctx());
+        for process in [&first, &second] {
+            sem::op(&process.ctx(), id, &[undone(0, -1)], None).unwrap();
+        }
+        assert_eq!((at(0), at(1)), (98, 100));
+        second.kill();
+        crate::liveness::reap(&first.ctx(), second.ctx().me.slot);
+        assert_eq!((at(0), at(1)), (99, 100));
     }
 }

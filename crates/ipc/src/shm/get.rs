@@ -117,7 +117,7 @@ fn prepare(c: &Ctx, range: Range, is_lazy: bool) -> Result<u64, Errno> {
         kept::clean(c, range.soil)
     } else {
         // Pages that were promised here have memory: a machine need not request it again of the host.
-        let zeroed = if is_touched_later { kept::zero(c, soil) } else { c.pool.mem().zero(soil.0, soil.1) };
+        let zeroed = if is_touched_later { kept::zero(c, soil) } else { kept::zero_backed(c, soil) };
         zeroed.then_some(range.soil.count().into())
     };
     had.ok_or(Errno::ENOMEM)

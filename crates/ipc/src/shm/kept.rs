@@ -92,7 +92,12 @@ pub fn clean(c: &Ctx, soil: Soil) -> Option<u64> {
 
 /// Writes zeros to pages, which get memory if they have none. False if there is none.
 pub fn zero(c: &Ctx, (at, len): (u64, u64)) -> bool {
-    len == 0 || c.reserve(at, len) && c.pool.mem().zero(at, len)
+    len == 0 || c.reserve(at, len) && zero_backed(c, (at, len))
+}
+
+/// The same for pages that have memory.
+pub fn zero_backed(c: &Ctx, (at, len): (u64, u64)) -> bool {
+    c.pool.mem().zero(at, len) || c.kernel.zero(at, len)
 }
 
 /// A process leaves. If no segment is left, what is kept goes back to the host, but for what is kept in any

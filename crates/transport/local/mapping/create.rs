@@ -103,10 +103,13 @@ fn create(
     if let Some(align) = head {
         sys::write_at(new.file.fd(), &head::block(len as u64, align), head::BLOCK_AT)?;
     }
-    let contents = Contents::new(len)?;
-    // SAFETY: `len` bytes are mapped there, and stay mapped beyond the call.
-    if !init(unsafe { Mem::new(contents.map.base.cast(), len) }) {
-        return Err(CreateError::InitFailed);
+    let contents = Contents::new(len, page_size_of(new.file.fd()))?;
+    // SAFETY: so many bytes are mapped there, and stay mapped beyond the call.
+    if !init(unsafe { Mem::new(contents.map.base.cast(), contents.map.len) }.beginning_of(len)) {
+        return Err(match contents.map.len == len {
+            true => CreateError::InitFailed,
+            false => CreateError::NoMemory,
+        });
     }
     contents.copy_to(&new.file, begins)?;
     new.link()
@@ -120,8 +123,15 @@ fn set_size(file: &Owned, begins: u64, size: u64) -> Result<usize, CreateError> 
     if size >= crate::LIVENESS_BASE {
         return Err(CreateError::TooLarge);
     }
-    sys::truncate(file.fd(), begins + size)?;
+    set_length(file, begins + size)?;
     usize::try_from(size).map_err(|_| CreateError::TooLarge)
+}
+
+fn set_length(file: &Owned, len: u64) -> Result<(), CreateError> {
+    sys::truncate(file.fd(), len).map_err(|error| match error {
+        Errno(libc::EFBIG) if len > sys::longest_file() => CreateError::FileLimit,
+        error => error.into(),
+    })
 }
 
 /// A file without its final name. Its temporary name, if it has one, is removed on drop.
@@ -217,17 +227,21 @@ struct Contents {
 }
 
 impl Contents {
-    /// `len` zeros, of which only what is written takes memory.
-    fn new(len: usize) -> Result<Contents, CreateError> {
+    /// `len` zeros, of which only what is written takes memory. Where there is too little address space for
+    /// all of them, a part of them is mapped: structures take a fourth at the most.
+    fn new(len: usize, page: u64) -> Result<Contents, CreateError> {
         let file = Owned::new(sys::memory_file(c"vshmem-new-pool")?);
-        sys::truncate(file.fd(), len as u64)?;
-        let base = mapping::whole(file.fd(), 0, len)?;
-        Ok(Contents { file, map: Mapping { base, len } })
+        set_length(&file, len as u64)?;
+        let map = |len| mapping::whole(file.fd(), 0, len).map(|base| Mapping { base, len });
+        let map = match map(len) {
+            Err(Errno(libc::ENOMEM)) => map((len / 4).next_multiple_of(page as usize))?,
+            whole => whole?,
+        };
+        Ok(Contents { file, map })
     }
 
     /// Copies what was written to another file, where it begins `begins` bytes later.
     fn copy_to(&self, target: &Owned, begins: u64) -> Result<(), CreateError> {
-        let to = Mapping { base: mapping::whole(target.fd(), begins, self.map.len)?, len: self.map.len };
         let page = page_size_of(target.fd());
         let mut at = 0;
         while let Some((from, end)) = self.next_data(at)? {
@@ -237,12 +251,13 @@ impl Contents {
             if !reserve::in_file(target.fd(), begins + from, end - from, page) {
                 return Err(why_not_reserved(target, begins + from, page));
             }
-            // SAFETY: both mappings have `len` bytes, `end` is not beyond, and they don't overlap. The
-            // target's pages have been reserved, so writing them can't fail.
+            let len = (end - from) as usize;
+            let to = Mapping { base: mapping::whole(target.fd(), begins + from, len)?, len };
+            // SAFETY: the source has `end` bytes, the target as many as are copied, and they don't overlap.
+            // The target's pages have been reserved, so writing them can't fail.
             unsafe {
                 let source = self.map.base.cast::<u8>().add(from as usize);
-                let target = to.base.cast::<u8>().add(from as usize);
-                core::ptr::copy_nonoverlapping(source, target, (end - from) as usize);
+                core::ptr::copy_nonoverlapping(source, to.base.cast::<u8>(), len);
             }
             at = end;
         }
@@ -280,7 +295,7 @@ mod tests {
     fn contents_are_copied_and_stay_sparse() {
         let page = sys::page_size();
         let len = 1 << 30;
-        let contents = Contents::new(len).expect("memory");
+        let contents = Contents::new(len, sys::page_size()).expect("memory");
         let places = [0, 5 * page, 6 * page, (len as u64) - page];
         for at in places {
             // SAFETY: inside the mapping.

@@ -29,6 +29,15 @@ pub(crate) unsafe fn remap_again(from: usize, len: usize, flags: i32, to: usize)
     unsafe { call!(SYS_mremap, from, 0, len, flags, to) }.map(|addr| addr as *mut c_void)
 }
 
+/// Makes a mapping longer, where it is or, if there is no room, elsewhere.
+///
+/// # Safety
+/// The mapping must belong to the caller, and nothing in it may be in use.
+pub(crate) unsafe fn grow(at: usize, from: usize, to: usize) -> Outcome<*mut c_void> {
+    // SAFETY: the caller vouches for the mapping; what is added replaces nothing.
+    unsafe { call!(SYS_mremap, at, from, to, libc::MREMAP_MAYMOVE) }.map(|addr| addr as *mut c_void)
+}
+
 /// Moves a mapping, with all that it shows, to an address, over what is mapped there.
 ///
 /// # Safety
@@ -72,20 +81,6 @@ pub(crate) unsafe fn advise(addr: usize, len: usize, advice: i32) -> Outcome<()>
 pub(crate) fn unlock(addr: usize, len: usize) {
     // SAFETY: this changes no contents and no protection, only whether pages are pinned.
     let _ = unsafe { call!(SYS_munlock, addr, len) };
-}
-
-/// Whether the kernel fills new mappings with memory at once, as after `mlockall(MCL_FUTURE)`.
-pub(crate) fn locks_new_mappings() -> bool {
-    let len = super::page_size() as usize;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    let mut resident = 0u8;
-    // SAFETY: a new mapping of one page, for which the kernel writes one byte.
-    unsafe {
-        let Ok(at) = map(0, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) else { return true };
-        let known = call!(SYS_mincore, at, len, &raw mut resident);
-        unmap(at as usize, len);
-        known.is_err() || resident & 1 != 0
-    }
 }
 
 /// Whether the kernel accepts the word at `addr` as a futex. Wakes one waiter there if there is one, which

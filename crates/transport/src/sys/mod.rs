@@ -5,23 +5,27 @@
 //! they are points of cancellation, and they write `errno`. So nothing here goes through libc: errors are
 //! returned as values, and `errno` is never touched.
 
+mod aside;
 pub(crate) mod asleep;
+mod clock;
 pub(crate) mod memcheck;
 mod memory;
 mod owned;
 mod raw;
+mod truncate;
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
-use core::time::Duration;
 
-pub(crate) use memory::{
-    advise, futex_works, locks_new_mappings, map, protect, relocate, remap_again, unlock, unmap,
-};
+pub use aside::map_private;
+pub(crate) use aside::{map_aside, map_aside_briefly, map_unlocked};
+pub use clock::{seconds, time};
+pub(crate) use memory::{advise, futex_works, map, protect, relocate, remap_again, unlock, unmap};
 pub(crate) use owned::{close, Owned};
 use raw::again;
 pub use raw::raw;
 pub(crate) use raw::{call, outcome, Errno, Outcome};
+pub(crate) use truncate::{longest_file, truncate};
 
 /// Opens a path, relative to the working directory where it is relative.
 pub(crate) fn open(path: &CStr, flags: i32, mode: u32) -> Outcome<i32> {
@@ -106,16 +110,6 @@ pub(crate) fn allocate(fd: i32, mode: i32, offset: u64, len: u64) -> Outcome<()>
     unsafe { call!(SYS_fallocate, fd, mode, offset, len) }.map(|_| ())
 }
 
-/// Sets the length of a file. Beyond the limit on that, the kernel would not only refuse it, but end the
-/// process.
-pub(crate) fn truncate(fd: i32, len: u64) -> Outcome<()> {
-    if len > limit(libc::RLIMIT_FSIZE).unwrap_or(u64::MAX) {
-        return Err(Errno(libc::EFBIG));
-    }
-    // SAFETY: no memory of the caller is passed.
-    again(|| unsafe { call!(SYS_ftruncate, fd, len) }).map(|_| ())
-}
-
 /// Sets the permissions of an open file, whatever the umask is.
 pub(crate) fn set_mode(fd: i32, mode: u32) -> Outcome<()> {
     // SAFETY: no memory of the caller is passed.
@@ -148,15 +142,6 @@ pub(crate) fn random_bytes() -> Option<[u8; 16]> {
     // SAFETY: the kernel writes at most so many bytes there.
     let got = unsafe { call!(SYS_getrandom, &raw mut bytes, bytes.len(), libc::GRND_NONBLOCK) };
     (got == Ok(bytes.len())).then_some(bytes)
-}
-
-/// What a clock says.
-#[inline]
-pub(crate) fn time(clock: libc::clockid_t) -> Duration {
-    let mut now = [0u64; 2];
-    // SAFETY: the kernel fills in one `struct timespec`.
-    let _ = unsafe { call!(SYS_clock_gettime, clock, now.as_mut_ptr()) };
-    Duration::new(now[0], now[1] as u32)
 }
 
 /// Links a file under a further name in a directory.
