@@ -52,7 +52,7 @@ static const struct call {
     {"msgrcv 16 B", receive_16, 277},
     {"shmget", find, 880},
     {"shmat", attach, 7200},
-    {"shmdt", detach, 3500},
+    {"shmdt", detach, 3800},
     {"shmget, 4 KiB", make_4k, 7300},
     {"IPC_RMID, 4 KiB", unmake, 4000},
     {"shmget, 1 MiB", make_1m, 8100},

@@ -17,7 +17,7 @@ pool=$(mktemp /dev/shm/vshmem-hostile.XXXXXX)
 trap 'rm -rf "$scratch" "$pool"' EXIT
 trap 'exit 1' HUP INT TERM
 
-for program in enemy honest lies meanwhile full; do
+for program in enemy honest lies meanwhile deadlines full; do
     "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O1 -g -pthread -o "$scratch/$program" "$here/$program.c"
 done
 cp "$library" "$scratch/libvshmem.so"
@@ -63,6 +63,8 @@ looks=0
 rm -f "$pool"
 on_pool "$scratch/lies" || failed=$((failed + 1))
 on_pool "$scratch/meanwhile" || failed=$((failed + 1))
+on_pool "$scratch/deadlines" || failed=$((failed + 1))
+rm -f "$pool"
 
 # In a mount namespace of its own: the file system goes with it.
 # shellcheck disable=SC2016 # the inner shell expands it
@@ -117,5 +119,5 @@ echo "$steps words were written by the enemy; $calls calls were made, $good of t
     "$looks times the pool was looked at"
 # Nobody was at work, so nothing was tested.
 [ "$good" -gt "$((rounds * 100))" ] || failed=$((failed + 1))
-echo "$((rounds + 2 - failed)) passed, $failed failed"
+echo "$((rounds + 3 - failed)) passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -247,7 +247,10 @@ pub unsafe extern "C" fn vshm_pool_close(pool: PoolHandle) -> i32 {
             explain(format_args!("segments of the pool are attached; detach them first"));
             return Err(Errno(libc::EBUSY));
         }
-        state::leave(&gate, index, true);
+        // Nothing of a pool is waited for inside.
+        drop(gate);
+        state::leave(index, true);
+        let gate = gate::enter()?;
         // SAFETY: the header demands that no thread is inside a call on this pool.
         unsafe { state::close(&gate, index) };
         Ok(0)

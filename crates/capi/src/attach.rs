@@ -39,6 +39,10 @@ impl Piece {
         self.addr..self.addr + self.len
     }
 
+    fn meets(&self, range: &Range<usize>) -> bool {
+        self.addr < range.end && range.start < self.addr + self.len
+    }
+
     /// What is left of it outside of a range: before it, and behind it.
     fn without(&self, range: &Range<usize>) -> [Option<Piece>; 2] {
         let mine = self.range();
@@ -206,8 +210,7 @@ impl Table {
     /// Something else is mapped at `range` now: cuts it out of all pieces. Calls `each` with a piece as it
     /// was, and how many are left of it.
     pub fn cut(&self, _gate: &Inside, range: &Range<usize>, each: &mut dyn FnMut(Piece, usize)) {
-        let hit = |p: &Piece| p.addr < range.end && range.start < p.addr + p.len;
-        let find = |cell: &&Cell| cell.read().is_some_and(|p| hit(&p));
+        let find = |cell: &&Cell| cell.read().is_some_and(|p| p.meets(range));
         while let Some(piece) = self.cells().iter().find(find).and_then(|c| self.clear(c)) {
             let rests = piece.without(range);
             rests.iter().flatten().for_each(|rest| self.place(rest));
@@ -218,6 +221,35 @@ impl Table {
     /// Calls `each` with every piece.
     pub fn each(&self, _gate: &Inside, each: &mut dyn FnMut(Piece)) {
         self.cells().iter().filter_map(Cell::read).for_each(each);
+    }
+
+    /// Calls `each` with every segment of a pool, and how many pieces there are of it, until INSIDE.
+    pub fn each_segment(
+        &self,
+        _gate: &Inside,
+        pool: usize,
+        each: &mut dyn FnMut(i32, u64) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let pieces = || self.cells().iter().filter_map(Cell::read).filter(|p| p.pool as usize == pool);
+        for (i, piece) in pieces().enumerate() {
+            let is_it = |other: &Piece| other.id == piece.id;
+            if !pieces().take(i).any(|p| is_it(&p)) {
+                match each(piece.id, pieces().filter(is_it).count() as u64) {
+                    Err(Errno::INSIDE) => return Err(Errno::INSIDE),
+                    // Where the caller may not attach it any more, it just counts less.
+                    _ => continue,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with every piece that [`Table::cut`] would cut, and how many would be left of it.
+    pub fn each_cut(&self, _gate: &Inside, range: &Range<usize>, each: &mut dyn FnMut(Piece, usize)) {
+        let find = |cell: &&Cell| cell.read().is_some_and(|p| p.meets(range));
+        for piece in self.cells().iter().filter(find).filter_map(Cell::read) {
+            each(piece, piece.without(range).iter().flatten().count());
+        }
     }
 
     /// How many pieces there are.

@@ -11,48 +11,87 @@ use crate::attach::TABLE;
 use crate::claim::Claim;
 use crate::errno::ErrnoGuard;
 use crate::gate::{self, Inside};
-use crate::page::{pack, MAX_POOLS};
+use crate::page::{self, pack, unpack, MAX_POOLS};
 use crate::pools::Claimed;
 use crate::state::{self, POOLS};
 use crate::{revoked, tls};
+use core::sync::atomic::Ordering;
+use vshmem_ipc::{liveness, Errno};
+use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::{Ctx, ProcId};
 use vshmem_transport::process::{self, Fork};
 use vshmem_transport::{Handle, Liveness};
 
+/// So often the parent lets go of the gate to wait for a pool's lock.
+const TRIES: u32 = 20;
+
 /// Before the fork.
 pub extern "C" fn prepare() {
-    let Some(gate) = gate::enter_for_fork() else { return };
-    if TABLE.count() > 0 {
-        let _errno = ErrnoGuard::now();
-        for index in 0..MAX_POOLS {
-            make_room(&gate, index);
+    let _errno = ErrnoGuard::now();
+    let (mut waited, mut tries) = (0, TRIES);
+    loop {
+        let Some(gate) = gate::enter_for_fork() else { return };
+        let mut missing = None;
+        for index in (0..MAX_POOLS).filter(|_| TABLE.count() > 0) {
+            if let Err(error @ (Errno::INSIDE | Errno::ENOSPC)) = make_room(&gate, index) {
+                missing = Some((index, error));
+            }
         }
+        let Some((index, error)) = missing.filter(|_| tries > 0) else {
+            return gate::close_for_fork(gate);
+        };
+        drop(gate);
+        let goes_on = if error == Errno::INSIDE {
+            await_lock(index, &mut waited)
+        } else {
+            liveness::nap(&POOLS[index]);
+            true
+        };
+        tries = if goes_on { tries - 1 } else { 0 };
     }
-    gate::close_for_fork(gate);
 }
 
-/// Makes a place in a pool for the child, in the stead of one that was made for a child that did not come.
-fn make_room(gate: &Inside, index: usize) {
+/// Waits for a pool's lock, but not for long: the fork must not be held up. `waited` so long before.
+fn await_lock(index: usize, waited: &mut u64) -> bool {
+    let Some(page) = page::existing() else { return false };
+    let me = unpack(page.memberships[index].me.load(Ordering::Acquire));
+    let Some(me) = me else { return false };
+    let ctx = POOLS[index].ctx(me, page.pid());
+    ctx.budget.add_wait(*waited);
+    let is_free = vshmem_ipc::await_lock(&ctx, &SignalsBlocked::hurried(ctx.kernel)).is_ok();
+    *waited = ctx.budget.waited();
+    is_free
+}
+
+/// Makes a place in a pool for the child, in the stead of one that was made for a child that did not come. A
+/// child that has none counts by itself what it inherits, at its first call.
+///
+/// # Errors
+/// INSIDE: the pool's lock is to be waited for first. ENOSPC: a free slot is.
+fn make_room(gate: &Inside, index: usize) -> Result<(), Errno> {
     let me = state::me(gate, index).filter(|_| !revoked::is_revoked(index));
     drop_room(index);
-    let Some(me) = me else { return };
+    let Some(me) = me else { return Ok(()) };
     let pid = gate.page().pid();
-    if let Some((me, liveness)) = claim_for_child(index, me, pid) {
-        let claimed = Claimed { me, liveness, fork: Fork::now(pid) };
-        // SAFETY: inside the gate.
-        unsafe { *POOLS[index].claimed.get() = Some(claimed) };
-    }
+    let (me, liveness) = claim_for_child(index, me, pid)?;
+    let claimed = Claimed { me, liveness, fork: Fork::now(pid) };
+    // SAFETY: inside the gate.
+    unsafe { *POOLS[index].claimed.get() = Some(claimed) };
+    Ok(())
 }
 
 /// A handler has changed what is attached in the middle of a fork: the child inherits that.
 pub fn attachments_changed(gate: &Inside) {
     if gate.is_in_fork() {
-        (0..MAX_POOLS).for_each(|index| make_room(gate, index));
+        for index in 0..MAX_POOLS {
+            // Not waited for: the fork is under way.
+            let _ = make_room(gate, index);
+        }
     }
 }
 
 /// If this fails, the child makes itself known later, at its first call.
-fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Option<(ProcId, Liveness)> {
+fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Result<(ProcId, Liveness), Errno> {
     let place = &POOLS[index];
     let ctx = place.ctx(me, pid);
     // SAFETY: the process is known to the pool, so it is open.
@@ -61,15 +100,16 @@ fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Option<(ProcId, Livene
     let take = &mut |slot| claim.take(slot);
     // Nobody knows the child's pid yet, nor when it begins.
     let started = process::unknown_start(state::started_of(index));
-    let child = vshmem_ipc::liveness::claim(ctx.pool, place, ctx.member, 0, started, take);
-    let claimed = child.zip(claim.taken());
-    match claimed {
-        Some((child, _)) if vshmem_ipc::shm::fork(&ctx, child) => return claimed,
-        Some((child, _)) => give_up(&ctx, child),
-        None => {}
-    }
-    claim.give_back();
-    None
+    let child = liveness::claim(ctx.pool, place, ctx.member, 0, started, take);
+    let signals = SignalsBlocked::hurried(ctx.kernel);
+    // Without any liveness lock for it the child must see to that itself.
+    let none = if claim.is_hopeless() { Errno::EPERM } else { Errno::ENOSPC };
+    let claimed = child.zip(claim.taken()).ok_or(none);
+    let counted = claimed.and_then(|(child, liveness)| {
+        let counted = vshmem_ipc::shm::fork(&ctx, &signals, me, child);
+        counted.inspect_err(|_| give_up(&ctx, child)).map(|()| (child, liveness))
+    });
+    counted.inspect_err(|_| claim.give_back())
 }
 
 /// Takes back what was counted for a child that there won't be.

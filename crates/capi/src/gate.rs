@@ -4,6 +4,11 @@
 //! A thread holds it with all signals blocked, so a handler never waits for its own thread. It lies in the
 //! page that a child finds empty, so a child never waits for a thread that it doesn't have.
 //!
+//! Nobody sleeps inside for anything in a pool: a lock there that is not free soon is not to be had
+//! ([`vshmem_pool::Kernel::is_inside`]). Who needs it leaves the gate, waits, and begins again. So what a
+//! member writes into a pool keeps nobody from the gate, and who stands in line for it, with signals let
+//! through, waits for work of the own process alone.
+//!
 //! The owner is known by the address of its thread-local block, which no two threads have at once and which
 //! costs no system call. Only the owner writes that word, so a thread that finds its own address there is
 //! inside. The locks of a pool that it takes there find signals blocked ([`is_inside`]), and leave them so.
@@ -65,8 +70,22 @@ pub fn enter() -> Result<Inside, Errno> {
 }
 
 fn enter_at(page: &'static Page) -> Inside {
-    let mask = block_signals();
-    Inside { page, mask, before: lock(page) }
+    let (mut mine, mut gave_way) = (CLOSED, 0);
+    loop {
+        let mask = block_signals();
+        if let Some(before) = lock(page, mine) {
+            return Inside { page, mask, before };
+        }
+        restore_signals(mask);
+        if gave_way < AWAKE {
+            gave_way += 1;
+            raw::give_way();
+        } else {
+            sleep(page);
+            // More threads may sleep: one that slept wakes the next when it leaves.
+            mine = CLOSED | WAITERS;
+        }
+    }
 }
 
 /// Blocks all signals; returns the mask before, which is that of all signals inside the gate.
@@ -95,55 +114,41 @@ fn is_owner(page: &Page) -> bool {
     page.owner.load(Ordering::Relaxed) == tls::thread().addr()
 }
 
-/// Returns the owner's word as it was, if the gate was the thread's already; else 0.
-fn lock(page: &Page) -> usize {
+/// Closes the gate by the word `mine`. Returns the owner's word as it was, if the gate was the thread's
+/// already, else 0; `None`: another thread is inside.
+fn lock(page: &Page, mine: u32) -> Option<usize> {
     let me = tls::thread().addr();
     let before = page.owner.load(Ordering::Relaxed);
     let was_mine = before & !FORKS == me;
     if !was_mine {
-        close(page);
+        page.gate.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed).ok()?;
     }
     page.owner.store(me, Ordering::Relaxed);
-    if was_mine {
-        before
-    } else {
-        0
-    }
+    Some(if was_mine { before } else { 0 })
 }
 
-fn close(page: &Page) {
-    let mut mine = CLOSED;
-    let mut gave_way = 0;
-    loop {
-        match page.gate.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => return,
-            Err(_) if gave_way < AWAKE => {
-                gave_way += 1;
-                raw::give_way();
-            }
-            Err(seen) => {
-                let marked = seen | WAITERS;
-                let change = page.gate.compare_exchange(seen, marked, Ordering::Relaxed, Ordering::Relaxed);
-                if change.is_ok() {
-                    futex(page, libc::FUTEX_WAIT, marked);
-                }
-                // More threads may sleep: one that slept wakes the next when it leaves.
-                mine = CLOSED | WAITERS;
-            }
-        }
+/// Sleeps until the gate is open, or a handler has run, which may never come back: so others look by
+/// themselves, too.
+fn sleep(page: &Page) {
+    let seen = page.gate.load(Ordering::Relaxed);
+    let marked = seen | WAITERS;
+    let change = || page.gate.compare_exchange(seen, marked, Ordering::Relaxed, Ordering::Relaxed);
+    if seen != 0 && change().is_ok() {
+        let longest = libc::timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        futex(page, libc::FUTEX_WAIT, marked, &longest);
     }
 }
 
 fn open(page: &Page) {
     if page.gate.swap(0, Ordering::Release) & WAITERS != 0 {
-        futex(page, libc::FUTEX_WAKE, 1);
+        futex(page, libc::FUTEX_WAKE, 1, core::ptr::null());
     }
 }
 
-fn futex(page: &Page, operation: i32, value: u32) {
+fn futex(page: &Page, operation: i32, value: u32, longest: *const libc::timespec) {
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word is mapped for the process's life.
-    unsafe { syscall!(libc::SYS_futex, page.gate.as_ptr(), operation, value, 0usize) };
+    // SAFETY: the word is mapped for the process's life; a time span, or none.
+    unsafe { syscall!(libc::SYS_futex, page.gate.as_ptr(), operation, value, longest) };
 }
 
 /// Before a fork: enters the gate, if there is anything that it guards.
@@ -236,5 +241,36 @@ mod tests {
         other.join().unwrap();
         assert!(enter_after_fork().is_none());
         assert!(!enter().unwrap().is_in_fork());
+    }
+
+    #[test]
+    fn who_stands_in_line_gets_signals() {
+        static HANDLED: AtomicUsize = AtomicUsize::new(0);
+        extern "C" fn handler(_: i32) {
+            HANDLED.fetch_add(1, Ordering::SeqCst);
+        }
+        // SAFETY: the handler only counts.
+        unsafe { libc::signal(libc::SIGURG, handler as *const () as usize) };
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (may_enter, entered) = std::sync::mpsc::channel();
+        // Before signals are blocked in here.
+        let waits = thread::spawn(move || {
+            // SAFETY: the calling thread.
+            sender.send(unsafe { libc::pthread_self() }).unwrap();
+            entered.recv().unwrap();
+            drop(enter().unwrap());
+        });
+        let inside = enter().unwrap();
+        may_enter.send(()).unwrap();
+        let thread = receiver.recv().unwrap();
+        for times in 1..=3 {
+            // SAFETY: it lives: it can't get in.
+            unsafe { libc::pthread_kill(thread, libc::SIGURG) };
+            while HANDLED.load(Ordering::SeqCst) < times {
+                thread::sleep(core::time::Duration::from_millis(1));
+            }
+        }
+        drop(inside);
+        waits.join().unwrap();
     }
 }

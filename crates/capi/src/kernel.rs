@@ -3,10 +3,12 @@
 use crate::errno::ErrnoGuard;
 use crate::page::{self, unpack, Page, MAX_POOLS};
 use crate::pools::Opened;
+use crate::sizes::SEGMENTS;
 use crate::state::{OpenPool, POOLS};
 use crate::{cred, gate, interrupted, raw};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
+use vshmem_pool::layout::PAGE;
 use vshmem_pool::{Cred, Kernel, Waited};
 use vshmem_transport::process;
 
@@ -84,6 +86,10 @@ impl Kernel for OpenPool {
         self.asked().handle.zero(offset, len)
     }
 
+    fn told(&self, segment: i32) -> Option<u64> {
+        SEGMENTS.known(self.place(), segment).map(|pages| pages * PAGE)
+    }
+
     fn backed(&self, offset: u64, len: u64) -> Option<u64> {
         self.asked().handle.backed(offset, len)
     }
@@ -130,7 +136,12 @@ impl Kernel for OpenPool {
         interrupted::stands(word);
     }
 
+    fn is_inside(&self) -> bool {
+        gate::is_inside()
+    }
+
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
+        debug_assert!(!gate::is_inside(), "nobody sleeps inside the gate");
         let _errno = ErrnoGuard::now();
         let scope = self.scope();
         let wait = || vshmem_wait::wait(word, expected, timeout, scope);

@@ -3,7 +3,7 @@
 use crate::log::{self, Level};
 use crate::page::{self, Page, MAX_POOLS};
 use crate::pools::POOLS;
-use crate::{config, ending, fork, gate, interrupted, state};
+use crate::{config, ending, fork, interrupted, state};
 use core::ffi::c_void;
 
 /// Runs before the program's own constructors when preloaded. Opens nothing and maps nothing.
@@ -76,11 +76,9 @@ fn leave_pools(page: &Page) {
         return;
     }
     let _errno = crate::errno::ErrnoGuard::now();
-    let Ok(gate) = gate::enter() else { return };
     for index in 0..MAX_POOLS {
         // A fault of ours must not end the process otherwise than it wanted to end.
-        let leave = std::panic::AssertUnwindSafe(|| state::leave(&gate, index, alone));
-        let _ = std::panic::catch_unwind(leave);
+        let _ = std::panic::catch_unwind(|| state::leave(index, alone));
     }
 }
 

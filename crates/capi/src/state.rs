@@ -19,7 +19,8 @@ pub use crate::pools::{
 use core::ffi::c_void;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
-use vshmem_ipc::Errno;
+use vshmem_ipc::{liveness, shm, Errno};
+use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::{Ctx, Pool, ProcId};
 use vshmem_transport::{process, Handle, Liveness, MapError};
 use vshmem_wait::Heartbeat;
@@ -42,6 +43,11 @@ impl Caller {
     #[inline(always)]
     pub fn may_go(&self) -> bool {
         self.may_go
+    }
+
+    /// Is it the caller of the parent, of which a handler has forked this process?
+    pub fn is_parents(&self) -> bool {
+        self.ctx.kernel.is_child_of(self.ctx.pid)
     }
 
     /// The structures.
@@ -167,11 +173,37 @@ fn known_as(index: usize, unpack: impl Fn(u64) -> Option<ProcId>) -> Option<Ctx<
 #[cold]
 #[inline(never)]
 fn become_known(index: usize) -> Result<(&'static Page, u64), Errno> {
+    let _errno = errno::ErrnoGuard::now();
+    let mut looks = liveness::LOOKS;
+    let (page, known, parent) = loop {
+        match enter_pool(index) {
+            Err(Errno::INSIDE) if looks > 0 && !gate::is_inside() => {
+                looks -= 1;
+                liveness::nap(&POOLS[index]);
+            }
+            Err(Errno::INSIDE) => {
+                explain(format_args!("the pool has no room for another process; make a larger pool"));
+                return Err(Errno::ENOSPC);
+            }
+            result => break result?,
+        }
+    };
+    if let Some((parent, me)) = parent.zip(unpack(known)) {
+        inherit(index, me, parent);
+    }
+    Ok((page, known))
+}
+
+/// Becomes known to a pool, inside the gate. Returns the process's page, its slot, as packed there, and the
+/// process whose attachments are to be counted for it, too: its parent.
+///
+/// # Errors
+/// INSIDE: the pool has no slot free yet.
+fn enter_pool(index: usize) -> Result<(&'static Page, u64, Option<ProcId>), Errno> {
     if let (CONFIGURED, Some(mistake)) = (index, config().mistake()) {
         explain(format_args!("{mistake}"));
         return Err(Errno::EINVAL);
     }
-    let _errno = errno::ErrnoGuard::now();
     let gate = gate::enter()?;
     let pool = &POOLS[index];
     if !pool.is_open() {
@@ -185,14 +217,26 @@ fn become_known(index: usize) -> Result<(&'static Page, u64), Errno> {
         return Err(revoked::refusal());
     }
     let page = gate.page();
-    let known = page.memberships[index].me.load(Ordering::Acquire);
-    if known == 0 {
-        // It may have left already, as it ends.
-        // SAFETY: it is open.
-        unsafe { pool.opened() }.handle.expect_access();
-        register(&gate, index)?;
+    let known = || page.memberships[index].me.load(Ordering::Acquire);
+    if known() != 0 {
+        return Ok((page, known(), None));
     }
-    Ok((page, page.memberships[index].me.load(Ordering::Acquire)))
+    // It may have left already, as it ends.
+    // SAFETY: it is open.
+    unsafe { pool.opened() }.handle.expect_access();
+    let parent = register(&gate, index)?;
+    Ok((page, known(), parent))
+}
+
+/// Makes the process known to the pools to which its parent was: before it counts what it has attached.
+pub fn know_inherited() {
+    let me = |index: usize| page::existing().map_or(0, |p| p.memberships[index].me.load(Ordering::Acquire));
+    for (index, place) in POOLS.iter().enumerate() {
+        if place.is_open() && me(index) == 0 && place.last_me.load(Ordering::Relaxed) != 0 {
+            // What it may not be known to counts nothing.
+            let _ = caller_of(index);
+        }
+    }
 }
 
 /// Opens a pool at a place that is closed, and makes it first if it is a local one that doesn't exist.
@@ -308,14 +352,15 @@ pub unsafe fn may_leave_all_to_parent(page: &Page) -> bool {
     page.pid.load(Ordering::Relaxed) == 0 && POOLS.iter().all(is_parents)
 }
 
-/// Takes a process slot in an open pool, and counts there what a raw fork has inherited.
-fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
+/// Takes a process slot in an open pool. Returns the parent of a raw fork, whose attachments are to be
+/// counted.
+fn register(gate: &Inside, index: usize) -> Result<Option<ProcId>, Errno> {
     if gate.page().pid.load(Ordering::Relaxed) == 0 {
         // A child of a handler's: what the thread was waiting on is its parent's.
         interrupted::forget();
     }
     if adopt(gate, index) {
-        return Ok(());
+        return Ok(None);
     }
     let place = &POOLS[index];
     // SAFETY: callers saw that it is open.
@@ -328,7 +373,7 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
     }
     let mut claim = Claim::new(&opened.handle, Handle::claim_liveness);
     let slot = |started, take: &mut dyn FnMut(u32) -> bool| {
-        vshmem_ipc::liveness::claim(&opened.pool, place, opened.member, page.pid(), started, take)
+        liveness::claim(&opened.pool, place, opened.member, page.pid(), started, take)
     };
     let mut me = slot(started, &mut |slot| claim.take(slot));
     if me.is_none() && claim.is_hopeless() {
@@ -340,12 +385,11 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
     }
     let Some(me) = me else {
         claim.give_back();
-        explain(format_args!("the pool has no room for another process; make a larger pool"));
-        return Err(Errno::ENOSPC);
+        return Err(Errno::INSIDE);
     };
-    inherit(gate, index, me);
+    let parent = unpack(place.last_me.load(Ordering::Relaxed)).filter(|_| TABLE.count() > 0);
     become_member(page, index, me, claim.taken(), started);
-    Ok(())
+    Ok(parent)
 }
 
 /// Publishes the process's slot.
@@ -362,48 +406,49 @@ fn become_member(page: &Page, index: usize, me: ProcId, liveness: Option<Livenes
 
 /// A child of a fork that no handler saw still has its parent's attachments: counts them for the child. While
 /// the parent lives, it has them counted; else the child attaches them once more, as far as it may.
-fn inherit(gate: &Inside, index: usize, me: ProcId) {
-    let place = &POOLS[index];
-    let Some(parent) = unpack(place.last_me.load(Ordering::Relaxed)).filter(|_| TABLE.count() > 0) else {
-        return;
-    };
-    let pid = gate.page().pid();
-    let (as_parent, ctx) = (place.ctx(parent, pid), place.ctx(me, pid));
-    if !ctx.pool.owner_is_dead(place, ctx.member, parent) {
-        vshmem_ipc::shm::fork(&as_parent, me);
+fn inherit(index: usize, me: ProcId, parent: ProcId) {
+    let ctx = POOLS[index].ctx(me, page::existing().map_or(0, Page::pid));
+    // No handler forks on the way.
+    let signals = SignalsBlocked::brief(ctx.kernel);
+    if !ctx.pool.owner_is_dead(ctx.kernel, ctx.member, parent) {
+        let _ = shm::fork(&ctx, &signals, parent, me);
         return;
     }
-    TABLE.each(gate, &mut |a| {
-        if a.pool as usize == index {
-            let _ = vshmem_ipc::shm::attach(&ctx, a.id, libc::SHM_RDONLY);
-        }
-    });
+    let count = || {
+        let Ok(gate) = gate::enter() else { return Ok(()) };
+        TABLE.each_segment(&gate, index, &mut |id, n| shm::inherit(&ctx, &signals, id, n))
+    };
+    while count() == Err(Errno::INSIDE) && vshmem_ipc::await_lock(&ctx, &signals).is_ok() {}
 }
 
 /// Leaves one pool: what the process holds there is undone and counted down. `give_up`: its slot is freed,
 /// too, which is right only if no other thread is inside a call.
-pub fn leave(gate: &Inside, index: usize, give_up: bool) {
+pub fn leave(index: usize, give_up: bool) {
+    // No handler forks on the way: its child would leave in the stead of this process.
+    let _signals = SignalsBlocked::new(&POOLS[index]);
+    let Ok(gate) = gate::enter() else { return };
     let (place, membership) = (&POOLS[index], &gate.page().memberships[index]);
     // Nothing is left to be undone in a pool that was taken away.
     let is_revoked = revoked::is_revoked(index);
-    let me = if is_revoked { unpack(membership.me.load(Ordering::Acquire)) } else { me(gate, index) };
-    if let Some(me) = me.filter(|_| !is_revoked) {
-        let ctx = place.ctx(me, gate.page().pid());
-        if vshmem_ipc::leave(&ctx) && give_up {
-            membership.me.store(0, Ordering::Release);
-            gate.page().forget_shortcuts();
-            ctx.pool.free_process(me);
-        }
+    let me = if is_revoked { unpack(membership.me.load(Ordering::Acquire)) } else { me(&gate, index) };
+    let pid = gate.page().pid();
+    drop(gate);
+    let left = me.filter(|_| !is_revoked).map(|me| place.ctx(me, pid));
+    let left = left.filter(vshmem_ipc::leave);
+    if !give_up || me.is_none() && !is_revoked {
+        return;
     }
-    if give_up && (me.is_some() || is_revoked) {
-        membership.me.store(0, Ordering::Release);
-        gate.page().forget_shortcuts();
-        place.last_me.store(0, Ordering::Relaxed);
-        // SAFETY: inside the gate; the lock was claimed by this process or for it.
-        unsafe {
-            if let Some(liveness) = (*membership.liveness.get()).take() {
-                liveness.end();
-            }
+    let Ok(gate) = gate::enter() else { return };
+    membership.me.store(0, Ordering::Release);
+    gate.page().forget_shortcuts();
+    if let Some(ctx) = left {
+        ctx.pool.free_process(ctx.me);
+    }
+    place.last_me.store(0, Ordering::Relaxed);
+    // SAFETY: inside the gate; the lock was claimed by this process or for it.
+    unsafe {
+        if let Some(liveness) = (*membership.liveness.get()).take() {
+            liveness.end();
         }
     }
 }

@@ -24,7 +24,11 @@ pub fn lock_object<'a>(
     word: &'static AtomicU32,
     log: impl Fn() -> Log,
 ) -> Result<Guard<'a>, Errno> {
-    let (guard, pool) = Guard::lock_under(c, signals, word, log, || lock(c, signals))?;
+    let pool = || {
+        signals.nothing_changed();
+        lock(c, signals)
+    };
+    let (guard, pool) = Guard::lock_under(c, signals, word, log, pool)?;
     pool.transpose()?;
     Ok(guard)
 }

@@ -44,6 +44,12 @@ errnos! {
     EOVERFLOW = 75, "the caller's user or group has no id in pools; see VSHMEM_UID_MAP and /etc/vshmem/uid_map";
 }
 
+impl Errno {
+    /// No program sees this one: the caller is to let go of what its process's threads stand in line for, to
+    /// wait for the pool's lock ([`crate::await_lock`]), and to begin again.
+    pub const INSIDE: Errno = Errno(0x7ffe);
+}
+
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text())
@@ -63,6 +69,8 @@ impl From<Stuck> for Errno {
         match stuck {
             Stuck::Owner | Stuck::Spent => Errno::EIDRM,
             Stuck::Signal => Errno::EINTR,
+            Stuck::Inside => Errno::INSIDE,
+            Stuck::Late => Errno::EAGAIN,
         }
     }
 }

@@ -14,12 +14,16 @@ const REAPED_PER_CLAIM: u32 = 4;
 const LOOKED_AT_NEARBY: usize = 8;
 const LOOKED_AT_IN_TURN: u32 = 4;
 
-/// How often a newcomer to a full pool looks whether the one who cleans up has made room, and how long it
-/// naps before each time.
-const LOOKS: u32 = 200;
-const NAP: Duration = Duration::from_millis(5);
+/// How often a newcomer to a full pool looks whether the one who cleans up has made room.
+pub const LOOKS: u32 = 200;
+
+/// Waits before the next of those looks.
+pub fn nap(kernel: &dyn Kernel) {
+    kernel.wait(&AtomicU32::new(0), 0, Some(Duration::from_millis(5)));
+}
 
 /// Takes a process slot. Each new process also looks after a few others, so that the dead don't pile up.
+/// `None`: there is none, or who must not wait has to look again.
 pub fn claim(
     pool: &Pool,
     kernel: &dyn Kernel,
@@ -43,10 +47,10 @@ pub fn claim(
             pool.free_process(spare);
             return me;
         }
-        if budget.is_spent() {
+        if budget.is_spent() || kernel.is_inside() {
             return None;
         }
-        kernel.wait(&AtomicU32::new(0), 0, Some(NAP));
+        nap(kernel);
     }
     None
 }
@@ -79,7 +83,8 @@ fn reap_some(c: &Ctx, from: u32) {
 /// could not be removed before, and gives the memory of free pages back to the host. Returns whether to try
 /// again.
 pub fn free_up(c: &Ctx, signals: &SignalsBlocked) -> bool {
-    let reaped = c.aside(|c| reap_all(c, signals) | msg::finish_removals(c, signals));
+    let reaped =
+        c.aside(|c| reap_all(c, signals) | sem::finish_removals(c) | msg::finish_removals(c, signals));
     reaped | c.apart(|c| reclaim::empty_all(c, signals))
 }
 

@@ -236,6 +236,8 @@ impl World {
             stopped: AtomicBool::new(false),
             signalled: AtomicBool::new(false),
             in_machine: AtomicBool::new(false),
+            inside: AtomicBool::new(false),
+            told: AtomicU64::new(u64::MAX),
             patience: AtomicI64::new(-1),
             meanwhile: Mutex::new(None),
         }
@@ -262,6 +264,8 @@ pub struct Process {
     stopped: AtomicBool,
     signalled: AtomicBool,
     in_machine: AtomicBool,
+    inside: AtomicBool,
+    told: AtomicU64,
     patience: AtomicI64,
     meanwhile: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
@@ -333,6 +337,16 @@ impl Process {
     /// not rule.
     pub fn move_into_machine(&self) {
         self.in_machine.store(true, SeqCst);
+    }
+
+    /// It holds something that its own threads stand in line for, or lets that go.
+    pub fn enter(&self, yes: bool) {
+        self.inside.store(yes, SeqCst);
+    }
+
+    /// From now on it knows by itself that every segment has so many bytes.
+    pub fn was_told(&self, len: u64) {
+        self.told.store(len, SeqCst);
     }
 
     /// From now on it waits so many nanoseconds for a lock at the most.
@@ -522,8 +536,15 @@ impl Kernel for Process {
     fn rules_pool(&self) -> bool {
         !self.in_machine.load(SeqCst)
     }
+    fn is_inside(&self) -> bool {
+        self.inside.load(SeqCst)
+    }
+    fn told(&self, _segment: i32) -> Option<u64> {
+        Some(self.told.load(SeqCst)).filter(|len| *len < u64::MAX)
+    }
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
         self.call();
+        assert!(!self.is_inside(), "nobody sleeps inside");
         let end = timeout.map(|t| Instant::now() + t / self.world.speed.load(SeqCst));
         let mut held = self.world.dead();
         self.asleep.fetch_add(1, SeqCst);

@@ -72,6 +72,10 @@ pub trait Kernel: Sync {
     fn zero(&self, _offset: u64, _len: u64) -> bool {
         false
     }
+    /// How large a segment is as the process was told by itself, in bytes, whatever the pool says now.
+    fn told(&self, _segment: i32) -> Option<u64> {
+        None
+    }
     /// How many bytes of a range of the pool have memory, if that can be told cheaply.
     fn backed(&self, _offset: u64, _len: u64) -> Option<u64> {
         None
@@ -118,6 +122,11 @@ pub trait Kernel: Sync {
     /// progress. Less than 3 ms is not enough to take a lock over from the dead.
     fn patience(&self) -> Option<u64> {
         None
+    }
+    /// Does the calling thread hold something that other threads of its process stand in line for? Then it
+    /// must not sleep for others: it lets that go first.
+    fn is_inside(&self) -> bool {
+        false
     }
     /// Wakes up to `n` waiters of `word`; returns how many, 0 if that is unknown.
     fn wake(&self, word: &AtomicU32, n: u32) -> u32;

@@ -284,7 +284,7 @@ fn newcomer(c: &Ctx, kernel: &Fuzzed) {
     let pid = kernel::LIVING;
     kernel.may_spend(CALL);
     if let Some(child) = liveness::claim(c.pool, c.kernel, c.member, pid, 1, &mut |_| true) {
-        let _ = shm::fork(c, child);
+        let _ = shm::fork(c, &SignalsBlocked::hurried(c.kernel), c.me, child);
         let other = Ctx { me: child, pid, ..c.clone() };
         vshmem_ipc::leave(&other);
         c.pool.free_process(child);

@@ -3,6 +3,7 @@
 use super::{again, check_ctl, cmd, fetch, is_new, store};
 use crate::abi::{self, Plain, ShmInfo, Shminfo};
 use crate::attach::{Piece, TABLE};
+use crate::page::MAX_POOLS;
 use crate::sizes::{self, SEGMENTS};
 use crate::state::{self, Caller};
 use crate::{fork, gate};
@@ -11,6 +12,7 @@ use core::ops::Range;
 use libc::shmid_ds;
 use vshmem_ipc::{shm, Errno};
 use vshmem_pool::layout::PAGE;
+use vshmem_pool::lock::SignalsBlocked;
 
 const SHM_LOCK: i32 = 11;
 const SHM_UNLOCK: i32 = 12;
@@ -72,13 +74,41 @@ pub fn attach(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut 
 
 /// The same; returns all of the range.
 pub fn attach_range(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<usize>, Errno> {
-    attach_at(caller, id, addr, flags).map_err(|error| caller.excuse(error))
+    match attach_at(caller, id, addr, flags) {
+        // A handler has forked while signals were let through, and this is the child.
+        Err(Errno::EINTR) => attach_range(&state::caller_of(caller.pool_index())?, id, addr, flags),
+        attached => attached.map_err(|error| caller.excuse(error)),
+    }
 }
 
 fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<usize>, Errno> {
     let page = caller.page_size()?;
     let address = AttachAddress::of(addr, flags, page)?;
+    state::know_inherited();
+    let mut owners = Owners::new();
+    let attached = loop {
+        match attach_inside(caller, id, flags, address, page, &mut owners) {
+            Err(Errno::INSIDE) => owners.await_lock(caller)?,
+            attached => break attached,
+        }
+    };
+    owners.settle();
+    attached
+}
+
+/// Attaches inside the gate, where no lock of a pool is waited for (INSIDE).
+fn attach_inside(
+    caller: &Caller,
+    id: i32,
+    flags: i32,
+    address: AttachAddress,
+    page: usize,
+    owners: &mut Owners,
+) -> Result<Range<usize>, Errno> {
     let gate = gate::enter()?;
+    if caller.is_parents() {
+        return Err(Errno::EINTR);
+    }
     TABLE.reserve(&gate)?;
     let extent = shm::look(&caller.ctx, id, flags)?;
     SEGMENTS.check(caller.pool_index(), id, pages(extent.len))?;
@@ -92,28 +122,44 @@ fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<
     let prot = protection(flags);
     let first = caller.map(extent.offset, len, address.addr, address.replace, prot)? as usize;
     let pool = caller.pool_index();
+    let mapped = address.addr.filter(|_| address.replace).unwrap_or(first);
+    let range = mapped..mapped + len;
+    let looks = address.replace || TABLE.count() <= FEW;
+    let mut rests = Rests::default();
     // Before what is replaced is counted off, which may be all that keeps a removed segment alive.
-    let placed = count(caller, id, flags, &extent).and_then(|()| {
-        let Some(addr) = address.addr.filter(|_| address.replace) else {
-            return Ok(first);
-        };
+    let counted = count(caller, id, flags, &extent, owners);
+    let placed = counted.and_then(|()| {
+        let counted = if looks { rests.count(&gate, &range, owners) } else { Ok(()) };
         // Last, so that a call that fails leaves what the program has there.
-        let moved = caller.move_over(first..first + len, addr);
-        moved.inspect_err(|_| shm::detach(&caller.ctx, id)).map(|()| addr)
+        let replaced = || if address.replace { caller.move_over(first..first + len, mapped) } else { Ok(()) };
+        counted.and_then(|()| replaced()).inspect_err(|_| {
+            rests.give_up(owners);
+            owners.note(pool, id);
+        })
     });
-    let mapped = placed.inspect_err(|_| state::unmap(pool, first..first + len))?;
-    if address.replace || TABLE.count() <= FEW {
-        TABLE.cut(&gate, &(mapped..mapped + len), &mut count_rests);
+    placed.inspect_err(|_| state::unmap(pool, first..first + len))?;
+    if rests.any {
+        TABLE.cut(&gate, &range, &mut |piece, n| {
+            if rests.are_counted(&piece, n) {
+                owners.note(piece.pool as usize, piece.id);
+            }
+        });
     }
     TABLE.insert(&gate, Piece::whole(mapped, len, id, pool));
     fork::attachments_changed(&gate);
-    Ok(mapped..mapped + len)
+    Ok(range)
 }
 
 /// Counts an attachment of what was mapped, unless the segment has gone in between.
-fn count(caller: &Caller, id: i32, flags: i32, mapped: &shm::Extent) -> Result<(), Errno> {
-    if again(|| shm::attach(&caller.ctx, id, flags))? != *mapped {
-        shm::detach(&caller.ctx, id);
+fn count(
+    caller: &Caller,
+    id: i32,
+    flags: i32,
+    mapped: &shm::Extent,
+    owners: &mut Owners,
+) -> Result<(), Errno> {
+    if shm::attach(&caller.ctx, id, flags)? != *mapped {
+        owners.note(caller.pool_index(), id);
         return Err(Errno::EIDRM);
     }
     Ok(())
@@ -122,18 +168,115 @@ fn count(caller: &Caller, id: i32, flags: i32, mapped: &shm::Extent) -> Result<(
 /// So many attachments are looked through at each `shmat`.
 const FEW: usize = 64;
 
-/// A new mapping has replaced a part of an attachment, or all of it: as the kernel does it, each piece
+/// The process in the pools of what is attached, one budget for each, and what is left to be done outside of
+/// the gate.
+struct Owners {
+    callers: Option<[Option<Caller>; MAX_POOLS]>,
+    /// The pool whose lock is to be waited for.
+    busy: Option<usize>,
+    /// In these attachments were given up.
+    noted: [bool; MAX_POOLS],
+}
+
+impl Owners {
+    #[inline(always)]
+    fn new() -> Owners {
+        Owners { callers: None, busy: None, noted: [false; MAX_POOLS] }
+    }
+
+    fn of(&mut self, pool: usize) -> Option<&Caller> {
+        let callers = self.callers.get_or_insert([const { None }; MAX_POOLS]);
+        let place = callers.get_mut(pool)?;
+        if place.is_none() {
+            *place = state::caller_of(pool).ok();
+        }
+        place.as_ref()
+    }
+
+    /// An attachment is given up: without a wait.
+    fn note(&mut self, pool: usize, id: i32) {
+        if self.of(pool).is_some_and(|owner| shm::note_detached(&owner.ctx, id, 1)) {
+            self.noted[pool] = true;
+        }
+    }
+
+    /// Waits, outside of the gate, for the lock that was not to be had inside. The call's time is the same for
+    /// whichever pool. As in the kernel, a signal does not end the call.
+    fn await_lock(&mut self, caller: &Caller) -> Result<(), Errno> {
+        let other = self.busy.take().filter(|pool| *pool != caller.pool_index());
+        let ctx = other.and_then(|pool| self.of(pool)).map_or(&caller.ctx, |other| &other.ctx);
+        ctx.budget.add_wait(caller.ctx.budget.waited().saturating_sub(ctx.budget.waited()));
+        let before = ctx.budget.waited();
+        let free = again(|| match caller.is_parents() {
+            true => Ok(()),
+            false => vshmem_ipc::await_lock(ctx, &SignalsBlocked::attentive(ctx.kernel)),
+        });
+        if other.is_some() {
+            caller.ctx.budget.add_wait(ctx.budget.waited() - before);
+        }
+        free
+    }
+
+    /// Takes off what was given up, outside of the gate. Where a lock is not to be had soon, others do.
+    fn settle(&self) {
+        let mut waited = 0;
+        let owners = self.callers.iter().flatten().zip(self.noted);
+        for owner in owners.filter_map(|(owner, noted)| owner.as_ref().filter(|_| noted)) {
+            let budget = &owner.ctx.budget;
+            budget.refill();
+            budget.add_wait(waited);
+            shm::settle_all(&owner.ctx, &SignalsBlocked::brief(owner.ctx.kernel));
+            waited = budget.waited();
+        }
+    }
+}
+
+/// What a new mapping leaves of attachments that it replaces in part: as the kernel does it, each piece
 /// counts. Without SHM_REMAP, that part had been unmapped behind our back: otherwise the kernel had not given
-/// the addresses out again.
-fn count_rests(piece: Piece, rests: usize) {
-    let Ok(owner) = state::caller_of(piece.pool as usize) else {
-        return;
-    };
-    // Where the caller may not attach it any more, it just counts less.
-    let attach = |_: &usize| shm::attach(&owner.ctx, piece.id, libc::SHM_RDONLY).is_ok();
-    // A rest that is not counted is what was counted as a whole.
-    if (0..rests).filter(attach).count() == rests {
-        shm::detach(&owner.ctx, piece.id);
+/// the addresses out again. Those are two at the most, where the new mapping begins and ends.
+#[derive(Default)]
+struct Rests {
+    of: [Option<(Piece, usize)>; 2],
+    /// Is anything replaced at all?
+    any: bool,
+}
+
+impl Rests {
+    /// Counts them. Where the caller may not attach the segment any more, it just counts less.
+    fn count(&mut self, gate: &gate::Inside, range: &Range<usize>, owners: &mut Owners) -> Result<(), Errno> {
+        let mut result = Ok(());
+        TABLE.each_cut(gate, range, &mut |piece, rests| {
+            self.any = true;
+            let place = self.of.iter_mut().find(|place| place.is_none());
+            let Some(place) = place.filter(|_| rests > 0) else { return };
+            let mut counted = 0;
+            while counted < rests && result.is_ok() {
+                let Some(owner) = owners.of(piece.pool as usize) else { break };
+                match shm::attach(&owner.ctx, piece.id, libc::SHM_RDONLY) {
+                    Ok(_) => counted += 1,
+                    Err(Errno::INSIDE) => {
+                        owners.busy = Some(piece.pool as usize);
+                        result = Err(Errno::INSIDE);
+                    }
+                    Err(_) => break,
+                }
+            }
+            *place = Some((piece, counted));
+        });
+        result
+    }
+
+    /// They won't be there.
+    fn give_up(&self, owners: &mut Owners) {
+        for (piece, counted) in self.of.iter().flatten() {
+            (0..*counted).for_each(|_| owners.note(piece.pool as usize, piece.id));
+        }
+    }
+
+    /// Is each of so many rests of a piece counted? One that is not is what was counted as a whole.
+    fn are_counted(&self, piece: &Piece, rests: usize) -> bool {
+        let counted = self.of.iter().flatten().find(|(of, _)| of == piece).map_or(0, |(_, counted)| *counted);
+        counted == rests
     }
 }
 
@@ -142,12 +285,25 @@ pub fn detach(addr: usize) -> Result<bool, Errno> {
     if TABLE.count() == 0 {
         return Ok(false);
     }
+    state::know_inherited();
+    let (mut whole, mut pieces, mut noted) = (None, 0, false);
     let gate = gate::enter()?;
     let was_attached = TABLE.take(&gate, addr, &mut |piece| {
         state::unmap(piece.pool as usize, piece.range());
-        count_rests(piece, 0);
+        (whole, pieces) = (Some(piece), pieces + 1);
     });
+    let owner = whole.and_then(|piece| state::caller_of(piece.pool as usize).ok());
+    if let Some((owner, piece)) = owner.as_ref().zip(whole) {
+        // Before anybody forks.
+        noted = shm::note_detached(&owner.ctx, piece.id, pieces);
+    }
     fork::attachments_changed(&gate);
+    drop(gate);
+    if let Some((owner, piece)) = owner.zip(whole) {
+        let signals = SignalsBlocked::brief(owner.ctx.kernel);
+        let told = Some(piece.len as u64).filter(|_| pieces == 1);
+        shm::settle(&owner.ctx, &signals, piece.id, if noted { 0 } else { pieces }, told);
+    }
     Ok(was_attached)
 }
 

@@ -55,7 +55,8 @@ pub fn make_space(slow: &Slow, signals: &SignalsBlocked, cells: u32, leave: bool
             }
         }
         if has_space(&ring) {
-            let larger = (!is_ample).then(|| grow(slow, signals, cells).ok()).flatten();
+            let larger =
+                (!is_ample).then(|| signals.in_passing(|| grow(slow, signals, cells)).ok()).flatten();
             return Ok(Space::Here(larger.unwrap_or(ring)));
         }
     }
@@ -111,6 +112,7 @@ pub fn enter(slow: &Slow, signals: &SignalsBlocked, count: u64) -> Result<Ring, 
     let (c, entry) = (slow.c, slow.queue.entry);
     let (head, tail) = (slow.queue.head(), slow.queue.tail());
     let old = slow.queue.ring(c);
+    signals.nothing_changed();
     let guard = dir::lock(c, signals)?;
     let mut txn = guard.txn();
     let (at, _) = dir::take_block(c, &mut txn, ring::bytes(count))?;

@@ -228,12 +228,15 @@ pub fn info(c: &Ctx) -> (i32, SemInfo) {
     (highest(c).max(0), info)
 }
 
-/// Finishes what those have begun who died while they removed something.
-pub(crate) fn finish_removals(c: &Ctx) {
+/// Finishes what those have begun who died while they removed something, or did not get the pool's lock.
+/// Returns whether there was something.
+pub(crate) fn finish_removals(c: &Ctx) -> bool {
     let signals = SignalsBlocked::hurried(c.kernel);
+    let mut any = false;
     dir::each_dying(c, Kind::Sem, |index, id| {
-        let _ = super::remove::finish_removal(c, &signals, index, id);
+        any |= super::remove::finish_removal(c, &signals, index, id).is_ok();
     });
+    any
 }
 
 /// The highest index in use, -1 if there is none.

@@ -15,6 +15,7 @@ pub fn get(c: &Ctx, key: i32, nsems: i32, flg: i32) -> Result<i32, Errno> {
     let signals = SignalsBlocked::attentive(c.kernel);
     match try_get(c, &signals, key, nsems as u32, flg) {
         Err(Errno::ENOMEM | Errno::ENOSPC) if liveness::free_up(c, &signals) => {
+            signals.nothing_changed();
             try_get(c, &signals, key, nsems as u32, flg)
         }
         result => result,

@@ -47,6 +47,7 @@ fn op_or_spin(
     loop {
         let begun = {
             let signals = SignalsBlocked::attentive(c.kernel);
+            signals.give_up_at(deadline);
             begin(c, set, &signals, sops, timeout, rounds > 0)?
         };
         match begun {
@@ -242,7 +243,7 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
             Waited::TimedOut if left.is_some_and(|l| l <= nap) => Some(Errno::EAGAIN),
             Waited::TimedOut => {
                 look = (look * 8).min(LAST_LOOK);
-                look_around(c, set)
+                look_around(c, set, deadline)
             }
         };
         if let Some(errno) = give_up {
@@ -275,8 +276,9 @@ fn await_applied(c: &Ctx, set: &Set) {
 /// it does: a signal came meanwhile that has a handler, which runs as soon as signals are let through, as in
 /// any other wait; or the set is not there, though nobody has told its waiters, for the pool was taken away
 /// just before the caller became one.
-fn look_around(c: &Ctx, set: &Set) -> Option<Errno> {
+fn look_around(c: &Ctx, set: &Set, deadline: Option<u64>) -> Option<Errno> {
     let signals = SignalsBlocked::open(c.kernel);
+    signals.give_up_at(deadline);
     if let Ok(guard) = set.lock(c, &signals) {
         if dir::is_dying(&set.entry.head) {
             drop(guard);

@@ -102,6 +102,7 @@ pub fn adjust(c: &Ctx, set: &Set, txn: &mut Txn, who: ProcId, num: u32, by: i32)
 
 /// Makes a record for the caller if its operations need one.
 pub fn ensure_record(c: &Ctx, set: &Set, signals: &SignalsBlocked, sops: &[Sembuf]) -> Result<(), Errno> {
+    signals.nothing_changed();
     ensure_record_for(c, set, signals, c.me, sops.len(), |i| sops[i])
 }
 
@@ -155,7 +156,7 @@ pub fn sweep(c: &Ctx, set: &Set, signals: &SignalsBlocked) {
         };
         if !is_empty(c, set, at) {
             link = at + NEXT;
-        } else if free_record(c, signals, link, at, record).is_err() {
+        } else if signals.in_passing(|| free_record(c, signals, link, at, record)).is_err() {
             return;
         }
     }

@@ -55,6 +55,7 @@ pub fn register(
 
 /// Takes a block for operations that don't fit into the record.
 fn take_list(c: &Ctx, signals: &SignalsBlocked, w: &Waiter, n: usize) -> Result<(), Errno> {
+    signals.nothing_changed();
     let guard = dir::lock(c, signals)?;
     let mut txn = guard.txn();
     let (at, len) = dir::take_block(c, &mut txn, n as u64 * 8)?;
@@ -70,7 +71,7 @@ pub fn finish(c: &Ctx, ticket: Ticket) {
     if w.semop().block_len.load(Relaxed) != 0 {
         // Fails where a lock is not to be had in time, or somebody has rewritten the record: then `vshmem
         // check` finds the block.
-        let _ = free_list(c, &SignalsBlocked::new(c.kernel), w);
+        let _ = free_list(c, &SignalsBlocked::open(c.kernel), w);
     }
     waiters::give_back(ticket);
 }

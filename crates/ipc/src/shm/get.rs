@@ -22,6 +22,7 @@ pub fn get(c: &Ctx, key: i32, size: usize, flg: i32) -> Result<i32, Errno> {
     match try_get(c, &signals, key, size as u64, flg) {
         // The dead may still hold what is missing; huge pages nobody has.
         Err(Errno::ENOMEM | Errno::ENOSPC) if flg & SHM_HUGETLB == 0 && liveness::free_up(c, &signals) => {
+            signals.nothing_changed();
             try_get(c, &signals, key, size as u64, flg)
         }
         result => result,
@@ -48,6 +49,7 @@ fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, size: u64, flg: i32) -> 
     txn.commit()?;
     drop(guard);
     let prepared = prepare(c, range, is_lazy);
+    signals.nothing_changed();
     let guard = pending::lock(c, signals, pending)?;
     let result = prepared.and_then(|had| {
         if let Some(id) = existing(c, key, size, flg)? {

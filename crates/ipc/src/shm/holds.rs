@@ -2,16 +2,18 @@
 //! changes under the pool's lock.
 //!
 //! # A process that does not get the lock
-//! `shmdt` can't fail for that, nor wait for an owner that does not move. It counts up [`Hold::detached`],
-//! which is the caller's alone. The next owner of the lock that looks at the segment takes the difference to
-//! [`Hold::taken_off`] off the attachments, with one transaction for both: so it is taken off once, whatever
-//! dies. Every call that asks how many attachments there are does so before, so none sees that it was not
-//! done at once.
+//! `shmdt` can't fail for that, nor wait for an owner that does not move, and what is not attached any more
+//! must not be counted for a child that is forked meanwhile. So it first counts up [`Hold::detached`], which
+//! is the caller's alone. The next owner of the lock that looks at the segment, the caller itself as a rule,
+//! takes the difference to [`Hold::taken_off`] off the attachments, with one transaction for both: so it is
+//! taken off once, whatever dies. Every call that asks how many attachments there are does so before, so none
+//! sees that it was not done at once.
 
 use crate::{directory as dir, pid_word, Ctx, Errno, ProcId};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed, Release};
 use vshmem_pool::layout::{Hold, Kind, Shm};
 use vshmem_pool::lock::Guard;
+use vshmem_pool::log::Txn;
 
 /// No list of attachment records is longer: there are not more processes.
 pub const MOST: u32 = vshmem_pool::layout::MAX_PROCS;
@@ -21,17 +23,33 @@ pub fn count_one(c: &Ctx, guard: &Guard, shm: &Shm, index: u32, who: ProcId, n: 
     let mut txn = guard.txn();
     match find(c, shm, who) {
         Some((_, hold)) => txn.put(&hold.count, hold.count.load(Relaxed).saturating_add(n))?,
-        None => {
-            let (at, _) = dir::take_block(c, &mut txn, size_of::<Hold>() as u64)?;
-            txn.set(at, who.word())?;
-            txn.set(at + 8, shm.holds.load(Relaxed))?;
-            txn.set(at + 16, n)?;
-            txn.set(at + 24, 0)?;
-            txn.set(at + 32, 0)?;
-            txn.set(at + 40, shm.head.id.load(Relaxed).into())?;
-            txn.put(&shm.holds, at)?;
-        }
+        None => add_record(c, &mut txn, shm, who, n)?,
     }
+    finish_count(c, txn, shm, index, who, n)
+}
+
+/// The same for a process that has the segment counted for it by somebody else, at most once.
+pub fn count_once(c: &Ctx, guard: &Guard, shm: &Shm, index: u32, who: ProcId, n: u64) -> Result<(), Errno> {
+    if n == 0 || find(c, shm, who).is_some() {
+        return Ok(());
+    }
+    let mut txn = guard.txn();
+    add_record(c, &mut txn, shm, who, n)?;
+    finish_count(c, txn, shm, index, who, n)
+}
+
+fn add_record(c: &Ctx, txn: &mut Txn, shm: &Shm, who: ProcId, n: u64) -> Result<(), Errno> {
+    let (at, _) = dir::take_block(c, txn, size_of::<Hold>() as u64)?;
+    txn.set(at, who.word())?;
+    txn.set(at + 8, shm.holds.load(Relaxed))?;
+    txn.set(at + 16, n)?;
+    txn.set(at + 24, 0)?;
+    txn.set(at + 32, 0)?;
+    txn.set(at + 40, shm.head.id.load(Relaxed).into())?;
+    Ok(txn.put(&shm.holds, at)?)
+}
+
+fn finish_count(c: &Ctx, mut txn: Txn, shm: &Shm, index: u32, who: ProcId, n: u64) -> Result<(), Errno> {
     txn.put(&shm.nattch, shm.nattch.load(Relaxed).saturating_add(n))?;
     txn.put(&shm.atime, c.kernel.now() as u64)?;
     txn.put(&shm.lpid, pid_word(c))?;
@@ -70,18 +88,18 @@ fn at(c: &Ctx, link: u64) -> Option<(u64, &'static Hold)> {
     Some((at, hold))
 }
 
-/// Records that the caller has a segment attached once less than is counted. Without the lock, so only the
+/// Records that the caller has a segment attached `n` times less than is counted. Without the lock, so only the
 /// number that is the caller's alone is changed, in a record that names the caller and the segment: it stays
 /// where it is, for only what is owed for all its attachments takes it away, and this one is not owed yet.
 /// False if it is not found: the list has changed meanwhile, so the lock may be had.
-pub fn owe_one(c: &Ctx, id: i32) -> bool {
+pub fn owe(c: &Ctx, id: i32, n: u64) -> bool {
     let found = dir::lookup(c, Kind::Shm, id).map(|(index, _)| c.shm(index));
     let Ok(Some(shm)) = found else { return false };
     let (mine, segment) = (c.me.word(), u64::from(id as u32));
     let is_it = |_, hold: &Hold| hold.owner.load(Relaxed) == mine && hold.segment.load(Relaxed) == segment;
     let hold = each(c, shm, is_it);
     if let Some((_, hold)) = hold {
-        hold.detached.fetch_add(1, Release);
+        hold.detached.fetch_add(n, Release);
     }
     hold.is_some()
 }

@@ -10,7 +10,7 @@ use crate::{reclaim, Ctx};
 use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::heap::{Range, Soil};
 use vshmem_pool::layout::{Kind, PAGE};
-use vshmem_pool::lock::SignalsBlocked;
+use vshmem_pool::lock::{SignalsBlocked, DEAF};
 
 /// Segments up to so many pages keep what they have: to ask would cost more.
 const SMALL: u32 = 16;
@@ -23,6 +23,10 @@ const MOST: u64 = 16384;
 const ONE_IN: u64 = 16;
 /// Pages that are cleaned by one means, 1 MiB.
 const PIECE: u32 = 256;
+/// Bytes that are given back by one system call, 64 MiB: some ten milliseconds.
+const STEP: u64 = 64 << 20;
+/// So long memory is given back of which the process does not know how much it is, in nanoseconds.
+const LONGEST: u64 = 1_000_000_000;
 
 /// Offset and length in bytes of so many pages.
 pub fn bytes_of(c: &Ctx, first: u32, count: u32) -> (u64, u64) {
@@ -88,6 +92,34 @@ pub fn clean(c: &Ctx, soil: Soil) -> Option<u64> {
         from = to;
     }
     Some(had)
+}
+
+/// Gives the memory of a destroyed segment back to the host. Returns the pages that may not read as zeros now.
+/// How many there are only the pool says, and a member may have it say all of them: so no more is given back
+/// of a segment than the process was `told`, and where it was told nothing, not for long.
+pub fn give_back(c: &Ctx, signals: &SignalsBlocked, range: Range, told: Option<u64>) -> Soil {
+    let told = told.map(|len| c.pool.geometry().pages.blocks_for(len) == Some(range.count));
+    let (at, len) = bytes_of(c, range.first, range.count);
+    let begun = c.kernel.monotonic();
+    let goes_on = || match told {
+        Some(is_so) => is_so,
+        None => {
+            let took = c.kernel.monotonic().saturating_sub(begun);
+            took < c.kernel.patience().map_or(LONGEST, |most| most.min(LONGEST))
+                && (took < DEAF || !signals.signal_waits())
+        }
+    };
+    // From the end on, since what can't be given back lies before the rest.
+    let mut end = at + len;
+    while end > at && goes_on() {
+        let from = ((end - 1) / STEP * STEP).max(at);
+        let left = c.release(from, end - from);
+        end = from + left;
+        if left > 0 {
+            break;
+        }
+    }
+    Soil { from: range.first, to: range.first + ((end - at) / PAGE) as u32 }
 }
 
 /// Writes zeros to pages, which get memory if they have none. False if there is none.

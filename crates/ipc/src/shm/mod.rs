@@ -12,8 +12,8 @@ mod pending;
 use crate::directory as dir;
 use crate::{perm, pid_of, pid_word, Ctx, Errno, Perm, ProcId};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
-use vshmem_pool::heap::{Range, Soil};
-use vshmem_pool::layout::{Head, Kind, Shm, PAGE};
+use vshmem_pool::heap::Range;
+use vshmem_pool::layout::{Head, Hold, Kind, Shm, PAGE};
 
 pub use get::get;
 pub(crate) use holds::each as each_hold;
@@ -34,7 +34,7 @@ pub const SHM_DEST: u32 = 0o1000;
 /// Mode bit: locked in memory.
 pub const SHM_LOCKED: u32 = 0o2000;
 
-/// So often a detach tries to take the lock, or to find where to note that it could not.
+/// So often a detach tries to find where to note that.
 const TRIES: u32 = 3;
 
 /// The bytes of the pool that are a segment.
@@ -110,6 +110,7 @@ pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
     let (index, head) = admitted(c, id, flg)?;
     let signals = SignalsBlocked::attentive(c.kernel);
     reap_if_removed(c, &signals, id);
+    signals.nothing_changed();
     let guard = dir::lock(c, &signals)?;
     if !dir::still(head, id) {
         return Err(Errno::EINVAL);
@@ -140,19 +141,47 @@ fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
 }
 
 /// `shmdt`, after unmapping: one attachment of the caller less. The last one destroys a removed segment.
-/// Where the lock is not to be had, that is noted, and done by whoever has it next and looks at the segment.
 pub fn detach(c: &Ctx, id: i32) {
-    for _ in 0..TRIES {
-        let signals = SignalsBlocked::brief(c.kernel);
-        let dropped = drop_holds(c, &signals, id, c.me, Some(1), pid_word(c));
-        if dropped.is_ok() || !signals.has_failed() {
-            reap_if_removed(c, &signals, id);
-            return;
-        }
-        if holds::owe_one(c, id) {
-            return;
-        }
+    detach_all(c, id, 1, None);
+}
+
+/// The same of so many attachments, of a segment that was mapped in so many bytes.
+fn detach_all(c: &Ctx, id: i32, n: u64, told: Option<u64>) {
+    let is_noted = note_detached(c, id, n);
+    settle(c, &SignalsBlocked::brief(c.kernel), id, if is_noted { 0 } else { n }, told);
+}
+
+/// Notes that the caller has a segment attached `n` times less. Waits for nothing: whoever has the pool's lock
+/// next and looks at the segment takes that off, the caller itself by [`settle`], as a rule. False: the list
+/// where it is to be noted changes all the time, or the segment is gone.
+pub fn note_detached(c: &Ctx, id: i32, n: u64) -> bool {
+    (0..TRIES).any(|_| holds::owe(c, id, n))
+}
+
+/// The second half of `shmdt`: takes off what was noted, and `n` attachments that could not be noted. Where
+/// the lock is not to be had in time, it is done by whoever has it next and looks at the segment. `told`: so
+/// many bytes of the segment were mapped.
+pub fn settle(c: &Ctx, signals: &SignalsBlocked, id: i32, n: u64, told: Option<u64>) {
+    let off = |hold: &Hold| match n {
+        0 => (holds::owed(hold), holds::owed(hold)),
+        n => (n, 0),
+    };
+    let dropped = drop_holds(c, signals, id, (c.me, pid_word(c)), off, told);
+    if dropped.is_ok() || !signals.has_failed() {
+        reap_if_removed(c, signals, id);
+    } else if n > 0 {
+        note_detached(c, id, n);
     }
+}
+
+/// The same of all segments of which the caller has noted something.
+pub fn settle_all(c: &Ctx, signals: &SignalsBlocked) {
+    dir::each_touched(c, c.me, Kind::Shm, |index| {
+        let Some(shm) = c.shm(index).filter(|_| !signals.has_failed()) else { return };
+        if holds::find(c, shm, c.me).is_some_and(|(_, hold)| holds::owed(hold) > 0) {
+            settle(c, signals, shm.head.id.load(Acquire) as i32, 0, None);
+        }
+    });
 }
 
 /// The pid word of the process that made a segment, if the segment is removed: those that have it attached
@@ -175,14 +204,14 @@ fn reap_if_removed(c: &Ctx, signals: &SignalsBlocked, id: i32) -> bool {
     found.is_ok_and(|(_, head)| is_removed(head)) && reap_one(c, signals, id).unwrap_or(false)
 }
 
-/// Takes `n` attachments (all: `None`) from a process.
-pub(crate) fn drop_holds(
+/// Takes attachments from a process with that pid word: as many as `off` says, of which so many were owed.
+fn drop_holds(
     c: &Ctx,
     signals: &SignalsBlocked,
     id: i32,
-    who: ProcId,
-    n: Option<u64>,
-    pid: u64,
+    (who, pid): (ProcId, u64),
+    off: impl Fn(&Hold) -> (u64, u64),
+    told: Option<u64>,
 ) -> Result<(), Errno> {
     let guard = dir::lock(c, signals)?;
     let (index, head) = dir::lookup(c, Kind::Shm, id)?;
@@ -193,38 +222,57 @@ pub(crate) fn drop_holds(
     let Some((link, hold)) = holds::find(c, shm, who) else {
         return Ok(());
     };
-    let n = n.unwrap_or(u64::MAX);
-    if holds::take_off(c, &guard, shm, (link, hold), (n, 0), pid)? {
+    let off = off(hold);
+    if off.0 > 0 && holds::take_off(c, &guard, shm, (link, hold), off, pid)? {
         c.pool.untouch(who, Kind::Shm.reference(index));
     }
     if shm.nattch.load(Relaxed) == 0 && is_removed(head) {
-        destroy(c, signals, guard, index)?;
+        destroy(c, signals, guard, index, told)?;
     }
     Ok(())
 }
 
-/// Counts all attachments of the caller for its child too, before it forks. False if one could not be
-/// counted: the child then counts them itself.
-pub fn fork(c: &Ctx, child: ProcId) -> bool {
-    let signals = SignalsBlocked::hurried(c.kernel);
-    let mut all = true;
-    dir::each_touched(c, c.me, Kind::Shm, |index| {
-        let Ok(guard) = dir::lock(c, &signals) else {
-            all = false;
-            return;
-        };
-        let Some(shm) = c.shm(index) else { return };
-        if let Some((_, hold)) = holds::find(c, shm, c.me) {
-            let has = hold.count.load(Relaxed).saturating_sub(holds::owed(hold));
-            all &= has == 0 || holds::count_one(c, &guard, shm, index, child, has).is_ok();
+/// Counts all attachments of a process for its child too, as far as that was not done before: the parent does
+/// so before it forks, or else the child.
+pub fn fork(c: &Ctx, signals: &SignalsBlocked, parent: ProcId, child: ProcId) -> Result<(), Errno> {
+    let mut result = Ok(());
+    let count = |index| {
+        let guard = dir::lock(c, signals)?;
+        let Some(shm) = c.shm(index) else { return Ok(()) };
+        let has = |(_, hold): (u64, &Hold)| hold.count.load(Relaxed).saturating_sub(holds::owed(hold));
+        let has = holds::find(c, shm, parent).map_or(0, has);
+        holds::count_once(c, &guard, shm, index, child, has)
+    };
+    dir::each_touched(c, parent, Kind::Shm, |index| {
+        if result.is_ok() {
+            result = count(index);
         }
     });
-    all
+    result
 }
 
-/// Frees a segment that is removed and not attached. Its memory goes back outside of the lock.
-fn destroy(c: &Ctx, signals: &SignalsBlocked, guard: Guard, index: u32) -> Result<(), Errno> {
+/// Counts `n` attachments that the caller has from a parent that is gone, as far as it may have them, unless
+/// it has some counted.
+pub fn inherit(c: &Ctx, signals: &SignalsBlocked, id: i32, n: u64) -> Result<(), Errno> {
+    let (index, head) = admitted(c, id, SHM_RDONLY)?;
+    let guard = dir::lock(c, signals)?;
+    if !dir::still(head, id) {
+        return Err(Errno::EINVAL);
+    }
+    holds::count_once(c, &guard, c.shm(index).ok_or(Errno::EINVAL)?, index, c.me, n)
+}
+
+/// Frees a segment that is removed and not attached. Its memory goes back outside of the lock. `told`: so many
+/// bytes of it were mapped here.
+fn destroy(
+    c: &Ctx,
+    signals: &SignalsBlocked,
+    guard: Guard,
+    index: u32,
+    told: Option<u64>,
+) -> Result<(), Errno> {
     let shm = c.shm(index).ok_or(Errno::EINVAL)?;
+    let told = c.kernel.told(shm.head.id.load(Relaxed) as i32).or(told);
     let range = range_of(c, shm).ok_or(Errno::EINVAL)?;
     let mut txn = guard.txn();
     dir::unhash(c, &mut txn, Kind::Shm, index)?;
@@ -251,9 +299,7 @@ fn destroy(c: &Ctx, signals: &SignalsBlocked, guard: Guard, index: u32) -> Resul
     };
     txn.commit()?;
     drop(guard);
-    let (at, len) = kept::bytes_of(c, range.first, range.count);
-    let soiled = (c.release(at, len) / PAGE) as u32;
-    let soil = Soil { from: range.first, to: range.first + soiled };
+    let soil = kept::give_back(c, signals, range, told);
     // Without the lock it is destroyed too: others find the pages.
     match pending::lock(c, signals, pending) {
         Ok(guard) if pending::is_mine(c, pending) => pending::release(c, &guard, pending, soil),
@@ -301,7 +347,7 @@ fn destroy_unattached(c: &Ctx, signals: &SignalsBlocked, id: i32) -> Result<bool
         return Ok(false);
     };
     let unattached = c.shm(index).is_some_and(|shm| shm.nattch.load(Relaxed) == 0);
-    Ok(unattached && is_removed(head) && destroy(c, signals, guard, index).is_ok())
+    Ok(unattached && is_removed(head) && destroy(c, signals, guard, index, None).is_ok())
 }
 
 /// Removes what a dead process holds of a segment.
@@ -314,7 +360,8 @@ pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: 
         return;
     }
     let id = c.head(Kind::Shm, index).map_or(0, |h| h.id.load(Acquire));
-    let _ = drop_holds(c, signals, id as i32, dead, None, crate::pid_word_of(c, dead));
+    let dead = (dead, crate::pid_word_of(c, dead));
+    let _ = drop_holds(c, signals, id as i32, dead, |_| (u64::MAX, 0), None);
 }
 
 fn record(c: &Ctx, index: u32) -> Result<ShmDs, Errno> {
@@ -339,6 +386,7 @@ fn stat_checked(c: &Ctx, id: i32, any: bool) -> Result<ShmDs, Errno> {
     }
     let signals = SignalsBlocked::attentive(c.kernel);
     reap_one(c, &signals, id)?;
+    signals.nothing_changed();
     let _guard = dir::lock(c, &signals)?;
     if !dir::still(head, id) {
         return Err(Errno::EINVAL);
@@ -389,6 +437,7 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
     perm::check_owner(c, head)?;
     let signals = SignalsBlocked::attentive(c.kernel);
     reap_one(c, &signals, id)?;
+    signals.nothing_changed();
     let guard = dir::lock(c, &signals)?;
     // The dead may have been the last to have it attached after an earlier removal.
     let Ok((index, head)) = dir::lookup(c, Kind::Shm, id) else {
@@ -396,7 +445,7 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
     };
     let shm = c.shm(index).ok_or(Errno::EINVAL)?;
     if shm.nattch.load(Relaxed) == 0 {
-        return destroy(c, &signals, guard, index);
+        return destroy(c, &signals, guard, index, None);
     }
     let mut txn = guard.txn();
     dir::unhash(c, &mut txn, Kind::Shm, index)?;

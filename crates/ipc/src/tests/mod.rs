@@ -3,6 +3,7 @@
 mod backing;
 mod budget;
 mod check;
+mod deadlines;
 pub mod death;
 mod directory;
 mod full;

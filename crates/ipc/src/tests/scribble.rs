@@ -170,7 +170,7 @@ fn call_everything(scene: &Scene) {
     // A process comes and forks, all clean up, and all is removed.
     if let Some(other) = scene.world.try_process() {
         c.budget.renew();
-        let _ = shm::fork(c, other.id());
+        let _ = shm::fork(c, &SignalsBlocked::hurried(c.kernel), c.me, other.id());
         crate::leave(&other.ctx());
         c.pool.free_process(other.id());
     }

@@ -62,7 +62,7 @@ fn a_fork_counts_for_the_child_too() {
         shm::attach(c, *id, 0).unwrap();
     }
     shm::attach(c, ids[3], 0).unwrap();
-    assert!(shm::fork(c, b.id()));
+    shm::fork(c, &SignalsBlocked::hurried(c.kernel), c.me, b.id()).unwrap();
     assert_eq!(shm::stat(d, ids[0]).unwrap().nattch, 2);
     assert_eq!(shm::stat(d, ids[3]).unwrap().nattch, 4);
     assert_eq!(shm::stat(d, ids[29]).unwrap().nattch, 2);
@@ -83,7 +83,7 @@ fn children_that_end_one_after_another_leave_no_records() {
     for _ in 0..children {
         let child = world.process();
         c.budget.renew();
-        assert!(shm::fork(c, child.id()));
+        shm::fork(c, &SignalsBlocked::hurried(c.kernel), c.me, child.id()).unwrap();
         child.kill();
     }
     let known = (0..c.pool.proc_slots()).filter(|slot| c.process(*slot).is_some()).count();
@@ -230,7 +230,7 @@ fn what_is_detached_without_the_lock_counts_as_soon_as_somebody_has_it() {
     });
     assert_eq!(findings(&b), []);
     // The child gets what its parent has left.
-    assert!(shm::fork(c, child.id()));
+    shm::fork(c, &SignalsBlocked::hurried(c.kernel), c.me, child.id()).unwrap();
     let ds = shm::stat(&child.ctx(), id).unwrap();
     assert_eq!(ds.nattch, 2);
     assert_eq!(shm::stat(c, id).unwrap().nattch, 2);

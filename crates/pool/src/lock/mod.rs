@@ -17,7 +17,11 @@
 //! * *A stuck or lying owner*: a call that has waited for [`PATIENCE`], for all its locks together and
 //!   however often their words have changed ([`crate::Budget`] counts), gives up with [`Stuck::Owner`]. As
 //!   long as an owner is known to be stopped, that does not count. Where a call has changed nothing yet, a
-//!   signal ends a wait that is longer than [`DEAF`]; where it has registered, handlers run meanwhile.
+//!   signal ends a wait that is longer than [`DEAF`]; where it has registered, handlers run meanwhile. Once it
+//!   has a lock, others are only waited for as long as what can be left to others is worth, unless it says
+//!   that it still has changed nothing ([`SignalsBlocked::nothing_changed`]).
+//! * *Inside*: who holds something that its own process's threads stand in line for does not sleep here at
+//!   all, and gives up with [`Stuck::Inside`]. It lets that go, waits for the lock, and begins again.
 //! * *A call whose budget is spent* takes no lock that is not free, and gives up with [`Stuck::Spent`].
 //! * *In a hurry*: who must not be held up, as the back end, gives up sooner ([`Kernel::patience`]).
 
@@ -64,6 +68,8 @@ pub struct SignalsBlocked<'a> {
     failed: Cell<bool>,
     /// A handler has run.
     interrupted: Cell<bool>,
+    /// When the call's own time is up, by the kernel's clock.
+    deadline: Cell<u64>,
 }
 
 /// How long a lock is waited for whose owner lives.
@@ -75,7 +81,15 @@ enum Manner {
     Attentive,
     /// As `Deaf`, but handlers run meanwhile.
     Open,
-    /// For [`BRIEF`].
+    /// For [`BRIEF`] more than for the first lock, or until a signal comes: the call has a lock, and may have
+    /// changed something.
+    Closing {
+        /// It was `Attentive` before.
+        was_attentive: bool,
+        /// So long it had waited in all when it had the first lock.
+        before: u64,
+    },
+    /// For [`BRIEF`], or until a signal comes.
     Brief,
     /// For [`HURRY`].
     Hurried,
@@ -90,6 +104,7 @@ impl<'a> SignalsBlocked<'a> {
             manner: Cell::new(Manner::Deaf),
             failed: Cell::new(false),
             interrupted: Cell::new(false),
+            deadline: Cell::new(u64::MAX),
         }
     }
 
@@ -111,6 +126,32 @@ impl<'a> SignalsBlocked<'a> {
     /// From now on as [`SignalsBlocked::attentive`].
     pub fn attend(&self) {
         self.manner.set(Manner::Attentive);
+    }
+
+    /// The call needs another lock, and has changed nothing yet though it has one: it waits for it as for the
+    /// first.
+    pub fn nothing_changed(&self) {
+        if let Manner::Closing { was_attentive, .. } = self.manner.get() {
+            self.manner.set(if was_attentive { Manner::Attentive } else { Manner::Deaf });
+        }
+    }
+
+    /// As long as the call has changed nothing, it gives up at this time of the kernel's clock, but not before
+    /// it has waited for [`BRIEF`] from now on: an honest owner may have lost its processor.
+    pub fn give_up_at(&self, deadline: Option<u64>) {
+        if let Some(deadline) = deadline {
+            self.deadline.set(deadline.max(self.kernel.monotonic().saturating_add(BRIEF)));
+        }
+    }
+
+    /// Does what the call can do without: locks are waited for as by [`SignalsBlocked::hurried`] meanwhile,
+    /// and that one was not to be had does not count.
+    pub fn in_passing<T>(&self, work: impl FnOnce() -> T) -> T {
+        let (manner, failed) = (self.manner.replace(Manner::Hurried), self.failed.get());
+        let done = work();
+        self.manner.set(manner);
+        self.failed.set(failed);
+        done
     }
 
     /// From now on as [`SignalsBlocked::open`].
@@ -157,12 +198,18 @@ impl<'a> SignalsBlocked<'a> {
     /// is that enough, and why?
     fn gives_up(&self, waited: u64, here: u64) -> Option<Stuck> {
         let manner = self.manner.get();
-        if manner == Manner::Attentive && here > DEAF && self.kernel.signal_waits(self.old.get()) {
+        let listens = matches!(manner, Manner::Attentive | Manner::Closing { .. } | Manner::Brief);
+        if listens && here > DEAF && self.kernel.signal_waits(self.old.get()) {
             return Some(Stuck::Signal);
+        }
+        let ends = self.deadline.get() < u64::MAX && matches!(manner, Manner::Attentive | Manner::Open);
+        if ends && self.kernel.monotonic() >= self.deadline.get() {
+            return Some(Stuck::Late);
         }
         let most = match manner {
             Manner::Hurried => HURRY,
             Manner::Brief => BRIEF,
+            Manner::Closing { before, .. } => before.saturating_add(BRIEF),
             _ => PATIENCE,
         };
         (waited > most).then_some(Stuck::Owner)
@@ -170,7 +217,7 @@ impl<'a> SignalsBlocked<'a> {
 
     /// Is an owner that is stopped waited for as long as that lasts?
     fn spares_the_stopped(&self) -> bool {
-        !matches!(self.manner.get(), Manner::Hurried | Manner::Brief)
+        !matches!(self.manner.get(), Manner::Hurried | Manner::Brief | Manner::Closing { .. })
     }
 }
 
@@ -216,8 +263,10 @@ impl<'a> Guard<'a> {
         let here = Here { ctx, signals: Some(signals), log: &log };
         let taken = protocol::acquire(&here, word, owner_word(ctx));
         let inherited = taken.inspect_err(|_| signals.failed.set(true))?;
-        if matches!(signals.manner.get(), Manner::Attentive | Manner::Open) {
-            signals.manner.set(Manner::Deaf);
+        let manner = signals.manner.get();
+        if matches!(manner, Manner::Attentive | Manner::Open) {
+            let was_attentive = manner == Manner::Attentive;
+            signals.manner.set(Manner::Closing { was_attentive, before: ctx.budget.waited() });
         }
         Ok(Guard { ctx, word, log: log(), inherited, later: [const { Cell::new(None) }; LATER] })
     }
@@ -301,6 +350,9 @@ impl World for Here<'_> {
         // A word that changes all the time ends each sleep at once.
         if !self.ctx.budget.spend(ASK) {
             return Some(Stuck::Spent);
+        }
+        if here > 0 && self.ctx.kernel.is_inside() {
+            return Some(Stuck::Inside);
         }
         if self.ctx.kernel.patience().is_some_and(|most| waited > most) {
             return Some(Stuck::Owner);

@@ -25,6 +25,10 @@ pub enum Stuck {
     Signal,
     /// The call's budget is spent.
     Spent,
+    /// The caller must not wait here ([`Kernel::is_inside`](crate::Kernel::is_inside)).
+    Inside,
+    /// The call's own time is up.
+    Late,
 }
 
 /// What the algorithm needs besides.
@@ -83,6 +87,10 @@ pub fn release<X: World>(world: &X, word: &AtomicU32) {
 
 #[cold]
 fn acquire_slowly<X: World>(world: &X, word: &AtomicU32, mine: u32) -> Result<bool, Stuck> {
+    // A call that has waited enough for other locks does not begin again with this one.
+    if let Some(stuck) = world.gives_up(0, 0) {
+        return Err(stuck);
+    }
     for _ in 0..world.spin_rounds() {
         if word.load(Relaxed) == 0 && replace(word, 0, mine) {
             return Ok(false);

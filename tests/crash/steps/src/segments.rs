@@ -8,6 +8,7 @@ use crate::Scenario;
 use core::sync::atomic::Ordering::Relaxed;
 use vshmem_ipc::{check, leave, liveness, reclaim, sem, shm, Errno, IPC_CREAT, IPC_NOWAIT};
 use vshmem_pool::layout::PAGE;
+use vshmem_pool::lock::SignalsBlocked;
 
 /// Of sizes below and above what is prepared under the pool's lock.
 const SMALL: usize = 5000;
@@ -207,7 +208,8 @@ fn fork() {
     child.kill();
     crash_in(p, |p| {
         child.child_of(p);
-        shm::fork(&p.context(), child.id())
+        let c = &p.context();
+        shm::fork(c, &SignalsBlocked::hurried(c.kernel), c.me, child.id())
     });
     for id in [one, two] {
         assert_eq!(Process::new().call(move |c| attached(c, id)), 0);
