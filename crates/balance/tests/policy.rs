@@ -260,14 +260,8 @@ fn memory_follows_where_it_may_and_else_that_is_said() {
 fn memory_that_pays_just_so_follows_soon() {
     let distances = (0..4usize).map(|a| (0..4).map(|b| 10 + 6 * a.abs_diff(b) as u64).collect()).collect();
     let topology = host("a row", 1, 3, 1, distances, 64 * GIB);
-    let wanted: [(&[usize], usize); 6] = [
-        (&[0, 0], 3),
-        (&[0], 0),
-        (&[6], 1),
-        (&[12, 0, 30, 30], 2),
-        (&[39], 1),
-        (&[36, 3, 0, 15, 12], 2),
-    ];
+    let wanted: [(&[usize], usize); 6] =
+        [(&[0, 0], 3), (&[0], 0), (&[6], 1), (&[12, 0, 30, 30], 2), (&[39], 1), (&[36, 3, 0, 15, 12], 2)];
     let guests = wanted.iter().map(|(cores, node)| guest(&topology, cores, *node, 1e9, false)).collect();
     let model = Model::default();
     let mut world = World::new(&topology, &model, guests, STEP, 637);
