@@ -36,7 +36,6 @@ install?|cmd:fish|fish|a shell that completes the command
 machines,kvm,programs?|cmd:setpriv|util-linux|runs tests as other users and in namespaces
 machines,kvm,programs?,bindings?|py:sysv_ipc|python3-sysv-ipc|a real program: Python's System V module
 programs?|py:pip|python3-pip|fetches that module's own tests
-programs?|cmd:curl|curl|fetches PHP's own tests
 programs?|perl:IPC::ShareLite|libipc-sharelite-perl|a real program: Perl's shared variables
 programs?,bindings?|cmd:php|php-cli|a real program: PHP's System V extensions, opened with RTLD_DEEPBIND; PHP's FFI
 programs?|glob:/usr/sbin/php-fpm*|php-fpm|a real program: PHP's server, opcache in System V segments

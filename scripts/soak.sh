@@ -1,7 +1,7 @@
 #!/bin/sh
 # soak.sh [REPORT]: the tests that chance has a part in, for hours instead of minutes. What came of each is
 # appended to REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken
-# hostile storm machines clusters images kmod crash fuzz many mpi newest packages.
+# hostile storm machines clusters images kmod crash seeds fuzz many mpi newest packages.
 #
 # WOKEN_ROUNDS=250000   two machines put each other to sleep and wake each other: two of each in a round, for
 #                       each kind of wait
@@ -15,6 +15,8 @@
 # KMOD_SECONDS=600      calls of the driver at random, under Linux 6.1 and 6.12 with lockdep and KASAN
 #                       (scripts/prepare.sh --install kmod-debug)
 # CRASH_ROUNDS=200000   calls that are run at once and killed after a store
+# SEEDS=200             seeds of the tests that draw cases: policies of place, balance and doctor, the pool's
+#                       heap, and calls against the kernel's
 # FUZZ_STEPS=100000000  calls, and lies of an enemy, that a fuzzer chooses
 # VSHMEM_MANY=1000000   semaphore sets, and queues, in one pool
 # MPI_KILLS=10          of each part of a job of each MPI (tests/mpi/cases/C-kills.sh)
@@ -39,7 +41,7 @@ export WOKEN_ROUNDS="${WOKEN_ROUNDS:-250000}" HOSTILE_ROUNDS="${HOSTILE_ROUNDS:-
 export STORM_KILLS="${STORM_KILLS:-100000}" MACHINE_KILLS="${MACHINE_KILLS:-1000}" \
     CRASH_ROUNDS="${CRASH_ROUNDS:-200000}" CYCLES="${CYCLES:-100}"
 export FUZZ_STEPS="${FUZZ_STEPS:-100000000}" KMOD_SECONDS="${KMOD_SECONDS:-600}"
-export VSHMEM_MANY="${VSHMEM_MANY:-1000000}"
+export VSHMEM_MANY="${VSHMEM_MANY:-1000000}" SEEDS="${SEEDS:-200}"
 
 # unit_tests WORD...: what cargo says of them in the end, as other suites do
 unit_tests() {
@@ -47,11 +49,33 @@ unit_tests() {
         sed '/^$/d; s/ passed; \([0-9]* failed\);.*/ passed, \1/'
 }
 
+seeded_tests() {
+    scripts/cargo.sh --exec test --locked --quiet --release -p vshmem-balance -p vshmem-place \
+        --test policy --test policies &&
+        scripts/cargo.sh --exec test --locked --quiet --release -p vshmem-pool -p vshmem-doctor --lib -- \
+            heap policy &&
+        scripts/cargo.sh --exec test --locked --quiet --release --manifest-path tests/differential/Cargo.toml
+}
+
+# with_seeds SEEDS COMMAND...: runs tests so often, each time with a seed by chance, which is said
+with_seeds() {
+    seeds=$1 good=0
+    shift
+    for _ in $(seq "$seeds"); do
+        PROPTEST_RNG_SEED=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+        VSHMEM_DIFFERENTIAL_SEED=$PROPTEST_RNG_SEED
+        export PROPTEST_RNG_SEED VSHMEM_DIFFERENTIAL_SEED
+        echo "seed $PROPTEST_RNG_SEED"
+        if "$@"; then good=$((good + 1)); else echo "FAIL with the seed $PROPTEST_RNG_SEED"; fi
+    done
+    echo "$good passed, $((seeds - good)) failed"
+}
+
 failed=0
 part() { # part NAME SETTING COMMAND...
     name=$1 setting=$2
     shift 2
-    all="woken hostile storm machines clusters images kmod crash fuzz many mpi newest packages"
+    all="woken hostile storm machines clusters images kmod crash seeds fuzz many mpi newest packages"
     case " ${SOAK_PARTS:-$all} " in
     *" $name "*) ;;
     *) return 0 ;;
@@ -87,6 +111,7 @@ part clusters "16 slim machines at once" env SLIM_MACHINES=16 CLOCK_BOOTS="${CLO
 part images "an image with cloud-init" env MACHINES_FULL=1 tests/machines/run.sh P-image
 part kmod "$KMOD_SECONDS s on kernels that watch" env DEBUG_KERNEL=1 tests/kmod/run.sh
 part crash "$CRASH_ROUNDS rounds" env CRASH_PARTS=steps tests/crash/run.sh "$VSHMEM_LIB"
+part seeds "$SEEDS seeds" with_seeds "$SEEDS" seeded_tests
 part fuzz "$FUZZ_STEPS steps" scripts/fuzz.sh pool
 part many "$VSHMEM_MANY objects" unit_tests --release -p vshmem-ipc tests::many
 part mpi "other people's tests of MPI, whole" env MPI_FULL=1 tests/mpi/run.sh

@@ -20,6 +20,9 @@ cd "$root"
 target=${CARGO_TARGET_DIR:-$root/target}
 logs=$root/target/test
 mkdir -p "$logs"
+# The same random cases in each run: a change is judged by itself, not by luck. `make soak` looks for new ones.
+export PROPTEST_RNG_SEED="${PROPTEST_RNG_SEED:-1}" FUZZ_SEED="${FUZZ_SEED:-1}"
+export VSHMEM_DIFFERENTIAL_SEED="${VSHMEM_DIFFERENTIAL_SEED:-1}"
 cargo="$root/scripts/cargo.sh --exec"
 
 # name | time limit | what must exist | command
@@ -93,13 +96,23 @@ run_suite() { # run_suite NAME LIMIT NEEDS COMMAND
         echo "The suite $1 is skipped without them."
         return 77
     fi
+    # Rust's tests choose names by their process: nobody else can have a file of such a name there.
+    scratch=
+    case $4 in
+    "$cargo test "*)
+        scratch=$(mktemp -d "${TMPDIR:-/tmp}/vs.XXXXXX")
+        chmod 755 "$scratch"
+        ;;
+    esac
     # The exit status travels beside the pipe: plain sh has no pipefail.
     {
         status=0
         # shellcheck disable=SC2086 # the command is a list of words, the option one or none
-        timeout $foreground --kill-after=20s "$2" $4 </dev/null 2>&1 || status=$?
+        timeout $foreground --kill-after=20s "$2" env ${scratch:+"TMPDIR=$scratch"} $4 </dev/null 2>&1 ||
+            status=$?
         echo "$status" >"$logs/$1.status"
     } | show "$logs/$1.log"
+    [ -z "$scratch" ] || rm -rf "$scratch"
     status=$(cat "$logs/$1.status")
     [ "${CI:-}" != true ] || excerpt "$logs/$1.log" "$status"
     case $status in

@@ -254,3 +254,19 @@ fn memory_follows_where_it_may_and_else_that_is_said() {
     let text = "its memory should go from node 0 to node 1, and can't: it is bound";
     assert!(notes.iter().any(|note| note.machine == "vm1" && note.text == text), "{notes:?}");
 }
+
+/// A host on which what a machine's vCPUs gain by its memory's move is hardly more than what that must pay.
+#[test]
+fn memory_that_pays_just_so_follows_soon() {
+    let distances = (0..4usize).map(|a| (0..4).map(|b| 10 + 6 * a.abs_diff(b) as u64).collect()).collect();
+    let topology = host("a row", 1, 3, 1, distances, 64 * GIB);
+    let wanted: [(&[usize], usize); 6] =
+        [(&[0, 0], 3), (&[0], 0), (&[6], 1), (&[12, 0, 30, 30], 2), (&[39], 1), (&[36, 3, 0, 15, 12], 2)];
+    let guests = wanted.iter().map(|(cores, node)| guest(&topology, cores, *node, 1e9, false)).collect();
+    let model = Model::default();
+    let mut world = World::new(&topology, &model, guests, STEP, 637);
+    let mut rule = Rule::numa_first(INTERVAL, Settings { moves: 1, ..Settings::default() });
+    world.run(22.0, &mut rule);
+    let then = world.run(60.0, &mut rule);
+    assert_eq!((then.moves, then.migrated), (0, 0), "it goes on moving");
+}

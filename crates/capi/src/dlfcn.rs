@@ -12,7 +12,7 @@
 //! `dlvsym` stays libc's: it is the only way to find the `dlsym` that comes next.
 
 use crate::config::config;
-use crate::next::Next;
+use crate::next::{is_in_libc, Next};
 use crate::{export, user_ids};
 use core::ffi::{c_char, c_int, c_void, CStr};
 use core::sync::atomic::AtomicUsize;
@@ -102,27 +102,6 @@ unsafe fn ours(name: *const c_char) -> Option<*mut c_void> {
         _ => return None,
     };
     Some(function as *mut c_void)
-}
-
-/// Does the address lie in the libc that this library uses? Not so what another interposer has under the same
-/// name, nor the libc of another name space.
-pub fn is_in_libc(address: *const c_void) -> bool {
-    // SAFETY: takes nothing; the text is a part of libc, which nobody interposes.
-    let of_libc = unsafe { libc::gnu_get_libc_version() };
-    base(address).is_some_and(|base_of_it| base(of_libc.cast()) == Some(base_of_it))
-}
-
-/// Where the library begins that the address lies in.
-fn base(address: *const c_void) -> Option<usize> {
-    let mut info = libc::Dl_info {
-        dli_fname: core::ptr::null(),
-        dli_fbase: core::ptr::null_mut(),
-        dli_sname: core::ptr::null(),
-        dli_saddr: core::ptr::null_mut(),
-    };
-    // SAFETY: any address may be asked about.
-    let known = unsafe { libc::dladdr(address, &mut info) } != 0;
-    known.then_some(info.dli_fbase as usize)
 }
 
 /// Lets a function see and change the arguments, and jumps where it says.

@@ -2,10 +2,9 @@
 //! it may be in use. What is mapped is locked but for the pools: attached segments are, as they are mappings
 //! of their own.
 
-use crate::dlfcn::is_in_libc;
 use crate::errno::{self, from_kernel};
 use crate::gate;
-use crate::next::Next;
+use crate::next::{is_in_libc, Next};
 use crate::page::MAX_POOLS;
 use crate::pools::POOLS;
 use crate::raw::syscall;

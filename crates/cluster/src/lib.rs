@@ -98,6 +98,7 @@ pub use launcher::running::Running;
 pub use launcher::starting::uplink_of;
 pub use launcher::table as launchers;
 pub use launcher::traits::Launcher;
+pub use random::bytes as random_bytes;
 pub use remote_shell::{call as call_relay, relay};
 pub use state::directories::{boot_id, private_directory, runtime_directory, runtime_path};
 pub use state::host_pool::HostPool;

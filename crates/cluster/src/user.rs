@@ -3,8 +3,11 @@
 use crate::error::{error, Result};
 use rustix::process::{getegid, geteuid, getgroups, Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -13,13 +16,47 @@ pub fn uid() -> u32 {
     geteuid().as_raw()
 }
 
-/// The users that machines run as if root starts them, one for each machine. Distributions don't allocate
-/// these ids.
-pub const MACHINE_USERS: std::ops::Range<u32> = 65000..65032;
+/// The users that machines run as if root starts them, each as one that nobody else is: they get none of
+/// root's rights. Distributions give few of these numbers to accounts, and systemd lends some to services.
+pub const MACHINE_USERS: Range<u32> = 65000..65520;
 
-/// The user that a machine runs as, if not its starter. Machines that root starts get none of root's rights.
-pub fn of_machine(index: u32) -> Option<u32> {
-    (uid() == 0).then_some(MACHINE_USERS.start + index)
+/// The first of them that is neither taken, nor an account's, nor has a process, as those of other clusters'
+/// machines and of containers have.
+pub fn unused(taken: &BTreeSet<u32>) -> Result<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let running: BTreeSet<u32> = processes.filter_map(|it| Some(it.metadata().ok()?.uid())).collect();
+    choose(&|user| taken.contains(&user) || running.contains(&user) || has_account(user))
+}
+
+/// The first of them that is no account's, for processes that are to have the same.
+pub fn without_account() -> Result<u32> {
+    choose(&has_account)
+}
+
+fn choose(is_taken: &dyn Fn(u32) -> bool) -> Result<u32> {
+    MACHINE_USERS.into_iter().find(|user| !is_taken(*user)).ok_or_else(|| {
+        let (first, last) = (MACHINE_USERS.start, MACHINE_USERS.end - 1);
+        error!("no user is left for a machine to run as")
+            .hint(format!("All from {first} to {last} have an account or a process on this host."))
+    })
+}
+
+/// Whether a user or a group of this system has the number, wherever the system keeps them.
+pub fn has_account(number: u32) -> bool {
+    let mut text = [0 as libc::c_char; 4096];
+    let (at, len) = (text.as_mut_ptr(), text.len());
+    // SAFETY: all fields are numbers and pointers, which may be null.
+    let (mut user, mut group): (libc::passwd, libc::group) = unsafe { std::mem::zeroed() };
+    let (mut found_user, mut found_group) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: the text has room for what is said, and nothing outlives this call.
+    let codes = unsafe {
+        [
+            libc::getpwuid_r(number, &mut user, at, len, &mut found_user),
+            libc::getgrgid_r(number, &mut group, at, len, &mut found_group),
+        ]
+    };
+    // One whose text is too long is there, too.
+    !found_user.is_null() || !found_group.is_null() || codes.contains(&libc::ERANGE)
 }
 
 /// The user and groups that a command runs with.
@@ -90,6 +127,26 @@ pub fn become_user(uid: u32, gid: u32, groups: &[Gid]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_has_a_number_that_nobody_else_has() {
+        let first = MACHINE_USERS.start;
+        assert_eq!(choose(&|_| false).unwrap(), first);
+        assert_eq!(choose(&|user| user < first + 3).unwrap(), first + 3);
+        assert!(choose(&|_| true).unwrap_err().to_string().contains("no user is left"));
+        let one = unused(&BTreeSet::new()).unwrap();
+        assert!(unused(&BTreeSet::from([one])).unwrap() > one);
+    }
+
+    #[test]
+    fn users_and_groups_are_accounts() {
+        assert!(has_account(0));
+        let groups = fs::read_to_string("/etc/group").unwrap();
+        let numbers = groups.lines().filter_map(|line| line.split(':').nth(2)?.parse().ok());
+        for number in numbers {
+            assert!(has_account(number), "{number}");
+        }
+    }
 
     #[test]
     fn users_are_found_by_name_and_number() {

@@ -16,6 +16,15 @@ pub fn lock<'a>(c: &'a Ctx, signals: &SignalsBlocked) -> Result<Guard<'a>, Errno
     Ok(Guard::lock(c, signals, &c.pool.root().lock, log)?)
 }
 
+/// Waits until the pool's lock is free, as who has changed nothing yet: for a call that could not wait for it
+/// where it needed it ([`Errno::INSIDE`]).
+///
+/// # Errors
+/// The lock was not to be had in time, or a signal came.
+pub fn await_lock(c: &Ctx, signals: &SignalsBlocked) -> Result<(), Errno> {
+    lock(c, signals).map(drop)
+}
+
 /// Takes an IPC object's lock. If its owner died, that one may have been changing under the pool's lock what
 /// belongs to the object.
 pub fn lock_object<'a>(

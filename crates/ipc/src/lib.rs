@@ -33,8 +33,8 @@ mod tests;
 
 use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::Proc;
-use vshmem_pool::lock::SignalsBlocked;
 
+pub use directory::await_lock;
 pub use end_waits::interrupt;
 pub use errno::Errno;
 pub use liveness::{leave, undo};
@@ -110,12 +110,6 @@ pub fn pid_of(word: u64) -> i32 {
 /// The member in a pid word as the `*_ds` records of this crate give it.
 pub fn member_of(word: u64) -> u16 {
     (word >> 22 & 0x3ff) as u16
-}
-
-/// Waits until the pool's lock is free, as who has changed nothing yet: for a call that could not wait for it
-/// where it needed it ([`Errno::INSIDE`]).
-pub fn await_lock(c: &Ctx, signals: &SignalsBlocked) -> Result<(), Errno> {
-    directory::lock(c, signals).map(drop)
 }
 
 /// Does an id come from Vshmem?

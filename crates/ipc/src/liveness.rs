@@ -181,8 +181,8 @@ fn has_process(c: &Ctx, is_it: impl Fn((ProcId, u16), u32) -> bool) -> bool {
     (0..high).any(|slot| c.process(slot).is_some_and(lives)) || c.budget.is_spent()
 }
 
-/// Applies the caller's `SEM_UNDO` adjustments, and forgets them. Those of a set whose lock somebody keeps for
-/// long stay until the caller ends.
+/// Applies the caller's `SEM_UNDO` adjustments, and forgets them. Those of a set whose lock somebody keeps
+/// for long stay until the caller ends.
 pub fn undo(c: &Ctx) {
     let signals = SignalsBlocked::brief(c.kernel);
     dir::each_touched(c, c.me, Kind::Sem, |index| sem::undo_own(c, &signals, index));

@@ -454,8 +454,8 @@ impl Handle {
         })
     }
 
-    /// Fills a range that has memory with zeros, piece by piece, if it is not mapped whole. `false`: it is, or
-    /// can't be mapped.
+    /// Fills a range that has memory with zeros, piece by piece, if it is not mapped whole. `false`: it is,
+    /// or can't be mapped.
     pub fn zero(&self, offset: u64, len: u64) -> bool {
         const PIECE: u64 = 16 << 20;
         if self.mem.range(offset, len).is_some() {

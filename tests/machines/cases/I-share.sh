@@ -9,10 +9,12 @@ mark=SECRET-$$-$RANDOM
 away=$(mktemp -d "${TMPDIR:-/tmp}/away.XXXXXX")
 chmod 755 "$away"
 holder=
+other=
 clean_up() {
+    [ -z "$other" ] || kill "$other" 2>/dev/null || true
     [ -z "$holder" ] || kill "$holder" 2>/dev/null || true
     umount "$work"/shared.*/mounted 2>/dev/null || true
-    rm -rf "$away" "/dev/shm/$mark" "/dev/shm"/vshmem.*/"$mark"
+    rm -rf "$away" "/dev/shm/$mark" "/dev/shm"/vshmem.*/"$mark" "/etc/${mark:?}" "/etc/${mark:?}".*
 }
 
 # attack UID COMMAND...: with machines of the user whom the command makes of us
@@ -53,6 +55,18 @@ attack() {
     (cd / && VSHMEM_POOL=$mark ours run --local -- perl -e \
         '$q = msgget(7, 01600) // die $!; msgsnd($q, pack("l! a*", 1, $ARGV[0]), 0) or die $!' "$mark")
 
+    # Somebody else is the user who would be the first machine's.
+    if [ "$uid" -eq 0 ]; then
+        setpriv --reuid 65000 --regid 65000 --clear-groups sleep 1000 &
+        other=$!
+    fi
+    # What a group of the user's may read.
+    if [ "$(id -u)" -eq 0 ]; then
+        (umask 077 && echo "$mark" >"/etc/$mark")
+        chgrp "$group" "/etc/$mark"
+        chmod 640 "/etc/$mark"
+    fi
+
     # shellcheck disable=SC2086 # a list of words
     LIMIT=300 ours up -n 2 --pool-size 64M --no-net --no-doorbell --driver none --share "$results:rw" \
         ${VSHMEM_TEST_UP:-} >"$work/up" 2>&1
@@ -81,6 +95,17 @@ attack() {
         "$(ours exec -u root vm0 -- python3 look.py "$mark" "$@" 2>&1)"
     equal "$who nor does it read accounts' secrets" \
         0 "$(ours exec -u root vm0 -- sh -c 'cat /etc/shadow /etc/gshadow 2>/dev/null | wc -c')"
+    if [ "$(id -u)" -eq 0 ]; then
+        # As useradd and dpkg replace files, and make new ones.
+        cp -p "/etc/$mark" "/etc/$mark.new"
+        cp -p "/etc/$mark" "/etc/$mark.later"
+        mv "/etc/$mark.new" "/etc/$mark"
+        equal "$who what its group may read in /etc, the user reads" "$mark $mark" \
+            "$("${as[@]}" cat "/etc/$mark" "/etc/$mark.later" | tr '\n' ' ' | sed 's/ $//')"
+        equal "$who a machine does not, whatever has replaced the file, or is new" "" \
+            "$(ours exec -u root vm0 -- cat "/etc/$mark" "/etc/$mark.later" 2>/dev/null)"
+        rm "/etc/$mark" "/etc/$mark.later"
+    fi
     [ "$uid" -ne 0 ] || equal "$who nor what only root may read where it is shared" "" \
         "$(ours exec -u root vm0 -- cat closed 2>/dev/null)"
 
@@ -90,6 +115,8 @@ attack() {
     equal "$who and its calls are filtered" 2 "$(awk '/^Seccomp:/ { print $2 }' "/proc/$qemu/status")"
     if [ "$uid" -eq 0 ]; then
         equal "$who it is not root" no "$([ "$(stat -c %u "/proc/$qemu")" -eq 0 ] || echo no)"
+        equal "$who and nobody else is the user that it is" "$qemu" \
+            "$(find /proc -maxdepth 1 -user "$(stat -c %u "/proc/$qemu")" -printf '%f\n')"
     fi
     if [ "$(id -u)" -eq 0 ]; then
         equal "$who QEMU itself sees none of it" "" \
@@ -129,6 +156,13 @@ attack() {
         "$results" "$away/file" >"$work/out" 2>/dev/null
     equal "$who links in it lead nowhere" "" "$(cat "$work/out")"
     equal "$who no device is made in it" "" "$(find "$results" -type b -o -type c)"
+    ours exec -u root vm0 -- sh -c 'cd "$0" && cp /bin/true set && chmod 6755 set
+        cp -p set kept && chmod 2750 set && perl -MFcntl -e "sysopen(F, q(made), O_CREAT | O_WRONLY, 06755)"
+        mkdir group && chmod 2775 group && umask 022 && mkdir group/in' "$results" >"$work/out" 2>&1
+    equal "$who no program in it is set-user-id or set-group-id" "" \
+        "$(find "$results" -type f -perm /6000 -printf '%f %m\n')"
+    equal "$who though modes are changed, and directories keep their group" "750 755 2775 2755" \
+        "$(cd "$results" && stat -c %a set kept group group/in | tr '\n' ' ' | sed 's/ $//')"
     code "$who what is shared to read is written to" 0 ours exec -u root vm0 -- sh -c 'echo x >"$0/file"' \
         "$shared"
     equal "$who but for the machine itself" "shared x" \
@@ -166,9 +200,12 @@ attack() {
     equal "$who without orders to the terminal" 0 "$(grep -c "$(printf '\033')" "$work/words")"
 
     ours down
-    kill "$holder"
-    wait "$holder" 2>/dev/null
+    # shellcheck disable=SC2086 # a list of words
+    kill "$holder" $other
+    # shellcheck disable=SC2086 # a list of words
+    wait "$holder" $other 2>/dev/null
     holder=
+    other=
     [ -z "$mounted" ] || umount "$shared/mounted"
     rm -f "/dev/shm/$mark" "/dev/shm/vshmem.$uid/$mark"
     equal "$who nothing is left" "" "$(find "$home/run" -mindepth 1)"
@@ -183,8 +220,9 @@ done
 
 code "where it lies can't be shared to write" 2 vshmem up --share "$work:rw"
 
+group=$(getent group shadow | cut -d: -f3)
 attack "$(id -u)" env
-[ "$(id -u)" -ne 0 ] || attack 65534 setpriv --reuid 65534 --regid 65534 --clear-groups
+[ "$(id -u)" -ne 0 ] || attack 65534 setpriv --reuid 65534 --regid 65534 --groups "$group"
 clean_up
 rmdir "$XDG_RUNTIME_DIR/vshmem" 2>/dev/null
 export VSHMEM_CLUSTER=$cluster

@@ -8,6 +8,9 @@ use vshmem_place::topology::Topology;
 
 /// Seconds over which the use of cores by others, and where machines run, is averaged.
 const SLOW: f64 = 5.0;
+/// vCPUs by which that average may still differ when it is taken for what is seen now: it would come ever
+/// closer, and memory that pays just so would follow after any time.
+const NEAR: f64 = 0.25;
 /// Seconds over which a newly seen load of others counts in part only.
 const OTHERS: f64 = 2.0;
 
@@ -78,6 +81,9 @@ impl History {
             residence.vcpus.resize(topology.nodes.len(), 0.0);
             for (average, now) in residence.vcpus.iter_mut().zip(here) {
                 *average += (now - *average) * part(seen.seconds, SLOW);
+                if (now - *average).abs() < NEAR {
+                    *average = now;
+                }
             }
             self.machines.insert(machine.key, residence);
         }

@@ -68,7 +68,7 @@ impl Plan {
         situation.crowded = crowded(&hosts);
         situation.apportioned = hosts.iter().any(|host| host.part.is_some());
         situation.heap = heap(&hosts).filter(|_| mpi.shmem);
-        situation.log = job.verify_transport.then(verify::log_file);
+        situation.log = job.verify_transport.then(verify::log_file).transpose()?;
         let value = |name: &str| {
             let changed = own.iter().rev().find(|(changed, _)| changed == name);
             let parameter = parameter(&job.mpiexec_arg, name);

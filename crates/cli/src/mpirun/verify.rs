@@ -3,8 +3,7 @@
 
 use super::hosts::{reach, Host};
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
-use vshmem_cluster::{error, Result};
+use vshmem_cluster::{error, random_bytes, Result};
 use vshmem_mpi::files::Files;
 use vshmem_mpi::settings::Setting;
 use vshmem_mpi::verify::{bytes_on_network, Heard, Seen, WAYS_OUT};
@@ -12,10 +11,10 @@ use vshmem_mpi::verify::{bytes_on_network, Heard, Seen, WAYS_OUT};
 const HINT: &str = "Leave out what has the MPI talk otherwise (Open MPI: pml, btl, mtl, osc; MPICH: \
                     MPIR_CVAR_CH4_NETMOD), in options, variables and parameter files. What is set: vshmem mpirun --explain ...";
 
-/// Where UCX writes; `%p` is the rank's pid. The name is this job's alone.
-pub fn log_file() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("/tmp/vshmem-mpirun-{}-{}.%p", std::process::id(), now.as_micros())
+/// Where UCX writes; `%p` is the rank's pid. Nobody can guess the name, and have a link there before.
+pub fn log_file() -> Result<String> {
+    let name: String = random_bytes()?.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("/tmp/vshmem-mpirun-{name}.%p"))
 }
 
 /// The same in one host of a mixed job: hosts with different pools may have one /tmp.
@@ -121,4 +120,19 @@ fn take_log(files: &Files, pattern: &str) -> Option<String> {
     );
     let log = files.output(&["sh".as_ref(), "-c".as_ref(), script.as_ref()])?;
     Some(String::from_utf8_lossy(&log).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_guesses_where_ranks_write() {
+        let name = || {
+            let file = log_file().unwrap();
+            let name = file.strip_prefix("/tmp/vshmem-mpirun-").and_then(|rest| rest.strip_suffix(".%p"));
+            u128::from_str_radix(name.unwrap(), 16).unwrap()
+        };
+        assert!(name().abs_diff(name()) > u128::from(u64::MAX), "each of the 128 bits is drawn");
+    }
 }

@@ -276,6 +276,7 @@ fn add(cluster: &str, wanted: &MachineOptions) -> Result<()> {
             pools,
             lost_pools: vec![],
             outdated: false,
+            user: None,
         };
         private_directory(&record.machine_directory(&machine)?)?;
         record.machines.push(machine);

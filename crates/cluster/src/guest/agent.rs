@@ -70,7 +70,9 @@ impl Agent {
             match source {
                 REAPER => {
                     while self.children.next().is_some() {}
-                    self.reap(ended);
+                    if self.reap(ended) {
+                        starter.ended();
+                    }
                 }
                 Source::Port(index) => drop(self.busy.insert(index)),
                 Source::Command(index, stream) => {
@@ -91,17 +93,21 @@ impl Agent {
         Ok(())
     }
 
-    fn reap(&mut self, ended: &mut dyn FnMut(i32)) {
+    /// True if commands have ended.
+    fn reap(&mut self, ended: &mut dyn FnMut(i32)) -> bool {
+        let mut any = false;
         loop {
             let mut status = 0;
             // SAFETY: `status` is a live int that waitpid may write.
             let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
             if pid <= 0 {
-                return;
+                return any;
             }
             ended(pid);
             let status = Ended::from_wait(status);
-            self.busy.extend(self.sessions.iter_mut().position(|session| session.ended(pid, status)));
+            let of = self.sessions.iter_mut().position(|session| session.ended(pid, status));
+            any |= of.is_some();
+            self.busy.extend(of);
         }
     }
 }

@@ -4,6 +4,7 @@
 use super::agent::Agent;
 use super::command::Commands;
 use super::console::print;
+use super::copies::{Copies, Layer};
 use super::files::{self, mount_9p};
 use super::kept::Kept;
 use super::names::write_hosts;
@@ -53,14 +54,18 @@ fn start() -> Result<()> {
         return Ok(());
     }
     let driver_failed = load_modules()?;
-    match settings.slim {
-        true => slim_root(&settings)?,
+    let layers = match settings.slim {
+        true => {
+            slim_root(&settings)?;
+            vec![]
+        }
         false => {
-            let root = build_root(&settings)?;
+            let (root, layers) = build_root(&settings)?;
             sys::change_root(&root).explain(|| "could not enter the host's file tree".into())?;
             own_directories(&settings.shares)?;
+            layers
         }
-    }
+    };
     if let Some(why) = driver_failed {
         table::guest(&settings.launcher).driver_failed(&why);
     }
@@ -68,11 +73,11 @@ fn start() -> Result<()> {
     // Caches are dropped before each command; this keeps the kernel from logging that.
     let _ = fs::write("/proc/sys/vm/drop_caches", "4");
     table::guest(&settings.launcher).set_pool_owner(settings.uid)?;
-    serve(&settings, kept)
+    serve(&settings, kept, Copies::new(layers))
 }
 
 /// Serves commands, and keeps the front end and another process running, until the machine is turned off.
-pub fn serve(settings: &Settings, also: Option<Kept>) -> Result<()> {
+pub fn serve(settings: &Settings, also: Option<Kept>, copies: Copies) -> Result<()> {
     let mut agent = Agent::new()?;
     for device in table::guest(&settings.launcher).channels(settings.channels)? {
         agent.open(&device)?;
@@ -83,7 +88,7 @@ pub fn serve(settings: &Settings, also: Option<Kept>) -> Result<()> {
         since.tv_sec,
         since.tv_nsec / 1_000_000
     ));
-    let mut commands = Commands::new();
+    let mut commands = Commands::new(copies);
     let mut kept: Vec<Kept> = also.into_iter().chain([Kept::front_end(settings)]).collect();
     loop {
         kept.iter_mut().for_each(Kept::start_if_due);
@@ -117,10 +122,11 @@ fn load_modules() -> Result<Option<String>> {
 }
 
 /// The host's file tree, read-only, below a tmpfs for what is written.
-fn build_root(settings: &Settings) -> Result<PathBuf> {
+fn build_root(settings: &Settings) -> Result<(PathBuf, Vec<Layer>)> {
     let transport = table::guest(&settings.launcher).file_transport();
     if let Some(parts) = &settings.exported {
-        return exported::build_root(settings, parts, transport).and_then(with_own_mounts);
+        let (root, layers) = exported::build_root(settings, parts, transport)?;
+        return Ok((with_own_mounts(root)?, layers));
     }
     let (lower, memory, root) = (Path::new("/lower"), Path::new("/memory"), PathBuf::from("/root"));
     for directory in [lower, memory, &root] {
@@ -143,7 +149,9 @@ fn build_root(settings: &Settings) -> Result<PathBuf> {
     sys::mount("root", &root, "overlay", flags, options)
         .explain(|| "could not lay the private layer over the host's tree".into())?;
     share_writable(&root, transport, &settings.shares)?;
-    with_own_mounts(root)
+    let layer =
+        Layer::new(lower, &upper, "/".into()).explain(|| "could not look into the private layer".into())?;
+    Ok((with_own_mounts(root)?, vec![layer]))
 }
 
 /// A root, to which what is mounted already has moved.

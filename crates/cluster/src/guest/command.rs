@@ -1,6 +1,7 @@
 //! Starts commands in the machine, as the user who asked for it. Each has a cgroup of its own, so that
 //! nothing that it starts outlives a kill.
 
+use super::copies::Copies;
 use super::scratch::{Scratch, Scratches};
 use super::sys::HighPriority;
 use super::terminal::Terminal;
@@ -44,10 +45,14 @@ pub struct RunningCommand {
 
 /// Starts commands.
 pub trait Starter {
-    /// Called before the first command of a session.
-    fn prepare(&mut self) {}
+    /// Called before the first command of a session. Returns what its user is to be told.
+    fn prepare(&mut self) -> Option<String> {
+        None
+    }
     /// Starts one.
     fn start(&mut self, request: &Start) -> Result<RunningCommand>;
+    /// Called when commands have ended, before that is known.
+    fn ended(&mut self) {}
     /// Called now and then, and after commands have ended.
     fn clean(&mut self) {}
 }
@@ -109,19 +114,27 @@ pub struct Commands {
     started: u64,
     limit: Rlimit,
     scratches: Scratches,
+    copies: Copies,
 }
 
 impl Commands {
     /// Raises the limit of open files, for many commands.
-    pub fn new() -> Commands {
-        Commands { started: 0, limit: descriptors::raise(), scratches: Scratches::default() }
+    pub fn new(copies: Copies) -> Commands {
+        Commands { started: 0, limit: descriptors::raise(), scratches: Scratches::default(), copies }
     }
 }
 
 impl Starter for Commands {
-    fn prepare(&mut self) {
+    fn prepare(&mut self) -> Option<String> {
         sweep();
         refresh();
+        let said = self.copies.refresh()?;
+        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Some(format!("vshmem: {name}: {said}"))
+    }
+
+    fn ended(&mut self) {
+        self.copies.note();
     }
 
     fn start(&mut self, request: &Start) -> Result<RunningCommand> {

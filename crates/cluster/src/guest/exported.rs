@@ -1,6 +1,7 @@
 //! The root of a machine that sees the host by file systems of their own: each is mounted at its place, below
 //! a private layer.
 
+use super::copies::Layer;
 use super::files::{mount_9p, SEEN_BY_OTHERS};
 use super::skeleton::{make_directory, skeleton};
 use super::sys;
@@ -17,8 +18,12 @@ use std::path::{Path, PathBuf};
 const LOWER: &str = "/lower";
 const MEMORY: &str = "/memory";
 
-/// Builds the root, which is memory but for these mounts.
-pub fn build_root(settings: &Settings, exported: &Exported, transport: &str) -> Result<PathBuf> {
+/// Builds the root, which is memory but for these mounts. Returns the layers over what is the host's, too.
+pub fn build_root(
+    settings: &Settings,
+    exported: &Exported,
+    transport: &str,
+) -> Result<(PathBuf, Vec<Layer>)> {
     let root = PathBuf::from("/root");
     for directory in [Path::new(MEMORY), &root] {
         make_directory(directory)?;
@@ -29,7 +34,7 @@ pub fn build_root(settings: &Settings, exported: &Exported, transport: &str) -> 
     for (path, target) in &exported.links {
         symlink(target, at(&root, path)).explain(|| format!("linking {}", path.display()))?;
     }
-    let layers = Layers { root: &root, transport, settings };
+    let mut layers = Layers { root: &root, transport, settings, mounted: Vec::new() };
     for (number, tree) in exported.trees.iter().enumerate() {
         layers.mount(&system_tag(number), tree)?;
     }
@@ -44,7 +49,8 @@ pub fn build_root(settings: &Settings, exported: &Exported, transport: &str) -> 
             (false, false) => layers.file(&tag, place, &share.path)?,
         }
     }
-    Ok(root)
+    let mounted = layers.mounted;
+    Ok((root, mounted))
 }
 
 /// What of the machine's root has been mounted.
@@ -52,16 +58,19 @@ struct Layers<'a> {
     root: &'a Path,
     transport: &'a str,
     settings: &'a Settings,
+    /// The private layers.
+    mounted: Vec<Layer>,
 }
 
 impl Layers<'_> {
     /// Mounts a directory of the host, read-only, below a private layer.
-    fn mount(&self, tag: &str, path: &Path) -> Result<()> {
+    fn mount(&mut self, tag: &str, path: &Path) -> Result<()> {
         let failed = || format!("could not mount the host's {}", path.display());
         let lower = self.lower(tag, path)?;
         let layer = Path::new(MEMORY).join(tag);
         let (upper, work, target) = (layer.join("upper"), layer.join("work"), at(self.root, path));
         [&upper, &work, &target].into_iter().try_for_each(|directory| make_directory(directory))?;
+        self.mounted.push(Layer::new(&lower, &upper, path.into()).explain(failed)?);
         // What is new in it has the rights of the host's.
         let mode = fs::metadata(&lower).explain(failed)?.permissions();
         fs::set_permissions(&upper, mode).explain(failed)?;

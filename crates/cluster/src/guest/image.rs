@@ -3,6 +3,7 @@
 
 use super::boot::serve;
 use super::console::print;
+use super::copies::Copies;
 use super::names::write_hosts;
 use super::{files, sys};
 use crate::boot::driver;
@@ -61,7 +62,7 @@ fn start() -> Result<()> {
     let _ = fs::write("/proc/sys/vm/drop_caches", "4");
     // Whatever commands leave behind becomes this process's, as if it were the first one.
     set_child_subreaper(Some(rustix::process::getpid())).explain(|| "could not adopt processes".into())?;
-    serve(&settings, None)
+    serve(&settings, None, Copies::default())
 }
 
 fn read(file: &Path) -> Result<String> {

@@ -6,6 +6,7 @@ pub mod agent;
 mod boot;
 pub mod command;
 mod console;
+pub mod copies;
 pub mod dhcp;
 mod exported;
 mod files;

@@ -339,10 +339,9 @@ impl Active {
     }
 
     fn start(&mut self, number: u16, request: &Start, index: usize, context: &mut Context<'_>) {
-        if !std::mem::replace(&mut self.has_started_some, true) {
-            context.starter.prepare();
-        }
-        let stream = Stream::new(number, context.starter.start(request));
+        let first = !std::mem::replace(&mut self.has_started_some, true);
+        let told = if first { context.starter.prepare() } else { None };
+        let stream = Stream::new(number, context.starter.start(request), told);
         for end in stream.descriptors() {
             // Only fails without memory; the pipe is then serviced along with others.
             let _ = context.poller.add(end, Source::Command(index, number).token());

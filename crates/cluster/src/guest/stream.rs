@@ -17,6 +17,8 @@ pub struct Stream {
     number: u16,
     /// The command, or why it was not started.
     body: Result<RunningCommand>,
+    /// What its user is to be told before it says anything.
+    told: Option<String>,
     ended: Option<Ended>,
     input: VecDeque<u8>,
     input_ended: bool,
@@ -34,9 +36,9 @@ pub enum Turn {
 }
 
 impl Stream {
-    /// A command that was started, or could not be.
-    pub fn new(number: u16, body: Result<RunningCommand>) -> Stream {
-        Stream { number, body, ended: None, input: VecDeque::new(), input_ended: false }
+    /// A command that was started, or could not be, and what its user is to be told.
+    pub fn new(number: u16, body: Result<RunningCommand>, told: Option<String>) -> Stream {
+        Stream { number, body, told, ended: None, input: VecDeque::new(), input_ended: false }
     }
 
     fn command(&self) -> Option<&RunningCommand> {
@@ -97,6 +99,12 @@ impl Stream {
     /// Writes its frames, about one for each of its outputs.
     pub fn turn(&mut self, out: &mut VecDeque<u8>) -> Turn {
         let number = self.number;
+        if let Some(told) = self.told.take() {
+            let told: String = told.chars().take(MAX_DATA / 8).collect();
+            // The user's terminal is raw then.
+            let end = if self.command().is_some_and(|it| it.terminal.is_some()) { "\r\n" } else { "\n" };
+            encode(Kind::Stderr, number, format!("{told}{end}").as_bytes(), out);
+        }
         let command = match &mut self.body {
             Err(error) => {
                 refusal(error).encode(number, out);
@@ -183,7 +191,7 @@ mod tests {
         for (message, len) in
             [("no such command".into(), 15), ("\u{1}\u{fffd}".repeat(MAX_PAYLOAD), MAX_DATA / 8)]
         {
-            let mut stream = Stream::new(7, Err(Error::new(message).code(127)));
+            let mut stream = Stream::new(7, Err(Error::new(message).code(127)), None);
             let mut out = VecDeque::new();
             assert_eq!(stream.turn(&mut out), Turn::Over);
             let frame = Parser::new(out.into()).next().unwrap().expect("a frame");

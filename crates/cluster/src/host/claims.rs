@@ -5,7 +5,7 @@
 //! take for it. A machine that starts or runs claims its memory, and what running it takes besides; what it
 //! has touched of that already is not available any more, so it does not count again.
 
-use super::pages;
+use super::{accounts, pages};
 use crate::error::{error, Result};
 use crate::launcher::running::Running;
 use crate::launcher::table;
@@ -56,6 +56,7 @@ fn with_pages(
     indices: &[usize],
     mut place: impl FnMut(&mut Record) -> Result<()>,
 ) -> Result<()> {
+    accounts::settle(record, indices)?;
     pages::settle(record, indices)?;
     loop {
         match place(record) {

@@ -5,6 +5,7 @@
 //! | `up`, `restart`, `repair`, `wait` | starting machines, and waiting until they take commands |
 //! | `interrupted` | what a killed `vshmem up` has left |
 //! | `batches`, `claims` | which machines boot together, and whether this host has their memory |
+//! | `accounts` | the users that root's machines run as |
 //! | `placing` | on which cores machines run |
 //! | `devices` | devices of this host that machines have for themselves |
 //! | `pages` | the pages that machines and pools get |
@@ -14,6 +15,7 @@
 //! | `users` | users of a pool |
 //! | `names` | names for completion |
 
+pub mod accounts;
 mod batches;
 pub mod claims;
 pub mod cluster;

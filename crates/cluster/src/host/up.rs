@@ -227,6 +227,7 @@ fn prepare(
             pools: its_pools,
             lost_pools: vec![],
             outdated: false,
+            user: None,
         }
     };
     let mut record = Record {

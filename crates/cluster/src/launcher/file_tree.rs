@@ -2,7 +2,11 @@
 //!
 //! File systems that are mounted below a part are not visible in the tree, and neither are later mounts: a
 //! namespace's mounts are private.
+//!
+//! /etc is a copy of what everybody can read there: what the user or a group of the user's may read besides
+//! is not in it, however files are replaced or made on the host later.
 
+use super::public_copy;
 use crate::error::{Explain, Result};
 use crate::state::directories::runtime_directory;
 use crate::state::share::{Share, SYSTEM};
@@ -11,7 +15,7 @@ use rustix::mount::{mount_bind, mount_bind_recursive, mount_remount, MountFlags}
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{symlink, PermissionsExt};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// What a tree is made of.
@@ -23,7 +27,12 @@ pub struct FileTree {
     links: Vec<(PathBuf, PathBuf)>,
     /// Paths below the mounts that are masked.
     masked: Vec<PathBuf>,
+    /// Directories that are copied instead of mounted.
+    copied: Vec<PathBuf>,
 }
+
+/// The part of the system's files that is a copy.
+const COPIED: &str = "/etc";
 
 impl FileTree {
     /// The system's files, and these.
@@ -54,61 +63,65 @@ impl FileTree {
         if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR") {
             masked.push(runtime.into());
         }
-        private(Path::new("/etc"), &mut masked);
         masked.retain(|path| !mounts.iter().any(|part| part.path.starts_with(path)));
-        Ok(FileTree { mounts, links, masked })
+        let copied = Path::new(COPIED);
+        // Whoever shares it means all of it.
+        let named = shares.iter().any(|share| share.path == copied);
+        let copied = if named { vec![] } else { vec![copied.into()] };
+        Ok(FileTree { mounts, links, masked, copied })
     }
 
     /// Builds the tree in a directory. The caller has a mount namespace of its own.
-    pub fn build(&self, root: &Path, empty: &Empty) -> Result<()> {
+    pub fn build(&self, root: &Path, stand_ins: &StandIns) -> Result<()> {
         let inside = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
         for (path, target) in &self.links {
             symlink(target, inside(path)).explain(|| format!("linking {}", path.display()))?;
         }
         for part in &self.mounts {
             let target = inside(&part.path);
-            make_mount_point(&part.path, &target)
-                .and_then(|()| bind(&part.path, &target, part.writable, empty))
+            let source = match self.copied.contains(&part.path) {
+                true => stand_ins.copy_of(&part.path),
+                false => Ok(part.path.clone()),
+            };
+            source
+                .and_then(|source| {
+                    make_mount_point(&source, &target)?;
+                    bind(&source, &target, part.writable, stand_ins)
+                })
                 .explain(|| format!("sharing {}", part.path.display()))?;
         }
         for path in &self.masked {
-            empty.mask(&inside(path)).explain(|| format!("hiding {}", path.display()))?;
+            stand_ins.mask(&inside(path)).explain(|| format!("hiding {}", path.display()))?;
         }
         Ok(())
     }
 }
 
-/// Files that not everybody can read, in a directory that machines see: they are masked.
-fn private(directory: &Path, out: &mut Vec<PathBuf>) {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    for entry in entries {
-        let Ok(meta) = entry.metadata() else { continue };
-        let (mode, path) = (meta.permissions().mode(), entry.path());
-        let open = match meta.is_dir() {
-            true => mode & 0o5 == 0o5,
-            false => meta.is_symlink() || mode & 0o4 != 0,
-        };
-        match open {
-            true if meta.is_dir() => private(&path, out),
-            true => (),
-            false => out.push(path),
-        }
-    }
-}
-
-/// An empty directory and an empty file, to be mounted over what is masked.
-pub struct Empty {
+/// What is mounted in place of the host's: an empty directory and an empty file over what is masked, and
+/// copies.
+pub struct StandIns {
     directory: PathBuf,
     file: PathBuf,
+    copies: PathBuf,
 }
 
-impl Empty {
+impl StandIns {
     /// Makes them in this directory.
-    pub fn make(directory: &Path) -> io::Result<Empty> {
-        let (empty, file) = (directory.join("directory"), directory.join("file"));
+    pub fn make(directory: &Path) -> io::Result<StandIns> {
+        let [empty, file, copies] = ["directory", "file", "copies"].map(|name| directory.join(name));
         fs::create_dir_all(&empty)?;
+        fs::create_dir_all(&copies)?;
         File::create(&file)?;
-        Ok(Empty { directory: empty, file })
+        Ok(StandIns { directory: empty, file, copies })
+    }
+
+    /// A copy of what everybody can read in this directory, which is made once.
+    fn copy_of(&self, directory: &Path) -> io::Result<PathBuf> {
+        let copy = self.copies.join(directory.file_name().unwrap_or_default());
+        if !copy.exists() {
+            public_copy::copy(directory, &copy)?;
+        }
+        Ok(copy)
     }
 
     /// Masks this path if it exists.
@@ -140,7 +153,7 @@ fn make_mount_point(source: &Path, target: &Path) -> io::Result<()> {
 }
 
 /// Bind-mounts a directory or file, without what is mounted below it.
-fn bind(source: &Path, target: &Path, writable: bool, empty: &Empty) -> io::Result<()> {
+fn bind(source: &Path, target: &Path, writable: bool, stand_ins: &StandIns) -> io::Result<()> {
     match mount_bind(source, target) {
         // In a user namespace, the kernel only binds a directory with all mounts below it, because they might
         // hide something.
@@ -149,7 +162,7 @@ fn bind(source: &Path, target: &Path, writable: bool, empty: &Empty) -> io::Resu
             protect(target, writable)?;
             let mounts = fs::read_to_string("/proc/self/mountinfo")?;
             for below in mounts_below(&mounts, target) {
-                empty.mask(&below)?;
+                stand_ins.mask(&below)?;
             }
             Ok(())
         }
@@ -235,35 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn files_that_not_everybody_can_read_are_found() {
-        let directory = std::env::temp_dir().join(format!("vshmem-private-{}", std::process::id()));
-        let mode = |path: &str, mode| {
-            fs::set_permissions(directory.join(path), fs::Permissions::from_mode(mode)).unwrap();
-        };
-        fs::create_dir_all(directory.join("closed/x")).unwrap();
-        fs::create_dir_all(directory.join("open")).unwrap();
-        for file in ["shadow", "passwd", "closed/y", "open/key"] {
-            fs::write(directory.join(file), "").unwrap();
-        }
-        for (path, bits) in
-            [("shadow", 0o640), ("passwd", 0o644), ("closed", 0o710), ("open", 0o755), ("open/key", 0o600)]
-        {
-            mode(path, bits);
-        }
-        let mut found = Vec::new();
-        private(&directory, &mut found);
-        found.sort();
-        assert_eq!(found, ["closed", "open/key", "shadow"].map(|name| directory.join(name)));
-        fs::remove_dir_all(&directory).unwrap();
-    }
-
-    #[test]
     fn a_directory_is_mounted_before_those_in_it() {
         let share = |path: &str| Share { path: path.into(), writable: true };
         let tree = FileTree::of(&[share("/usr/share"), share("/a/b"), share("/a"), share("/usr")]).unwrap();
         let position = |path: &str| tree.mounts.iter().position(|part| part.path == Path::new(path)).unwrap();
         assert!(position("/a") < position("/a/b") && position("/usr") < position("/usr/share"));
         assert!(tree.mounts[position("/usr")].writable && !tree.mounts[position("/etc")].writable);
-        assert!(tree.masked.iter().any(|path| path == Path::new("/etc/shadow")));
+        assert_eq!(tree.copied, [Path::new("/etc")]);
+        let named = FileTree::of(&[share("/etc")]).unwrap();
+        assert!(named.copied.is_empty(), "who shares it means all of it");
     }
 }

@@ -8,7 +8,7 @@
 //! | [`options`], [`starting`] | options of a new cluster, and what launchers share in starting a machine |
 //! | [`network`] | the links between a cluster's machines |
 //! | [`pool`], [`dead`] | the pool of a cluster, and declaring machines dead |
-//! | [`file_tree`] | the file tree that a machine sees |
+//! | [`file_tree`], [`public_copy`] | the file tree that a machine sees, and what is copied into it |
 //! | [`front_end`], [`log`], [`affinity`], [`pins`] | a machine's front end, its logs, its cores |
 //! | [`xml`] | XML that is written |
 
@@ -22,6 +22,7 @@ pub mod network;
 pub mod options;
 pub mod pins;
 pub mod pool;
+pub mod public_copy;
 pub mod qemu;
 pub mod running;
 pub mod starting;

@@ -14,6 +14,7 @@ use crate::participants::MemberId;
 use crate::placement::binding::Resident;
 use crate::placement::pages::{Given, PoolNodes};
 use crate::placement::plan::Placed;
+use crate::user;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -95,6 +96,16 @@ pub struct Machine {
     /// What it is to be was changed after it started: it takes a restart.
     #[serde(default)]
     pub outdated: bool,
+    /// The user that it runs as, if not its starter.
+    #[serde(default)]
+    pub user: Option<u32>,
+}
+
+impl Machine {
+    /// The user that it runs as, if not its starter. Older versions counted from the first.
+    pub fn user(&self) -> Option<u32> {
+        (user::uid() == 0).then(|| self.user.unwrap_or(user::MACHINE_USERS.start + self.index))
+    }
 }
 
 /// A pool that was made for a cluster, and its memory.

@@ -227,8 +227,8 @@ struct Contents {
 }
 
 impl Contents {
-    /// `len` zeros, of which only what is written takes memory. Where there is too little address space for all
-    /// of them, a part of them is mapped: structures take a fourth at the most.
+    /// `len` zeros, of which only what is written takes memory. Where there is too little address space for
+    /// all of them, a part of them is mapped: structures take a fourth at the most.
     fn new(len: usize, page: u64) -> Result<Contents, CreateError> {
         let file = Owned::new(sys::memory_file(c"vshmem-new-pool")?);
         set_length(&file, len as u64)?;
@@ -253,8 +253,8 @@ impl Contents {
             }
             let len = (end - from) as usize;
             let to = Mapping { base: mapping::whole(target.fd(), begins + from, len)?, len };
-            // SAFETY: the source has `end` bytes, the target as many as are copied, and they don't overlap. The
-            // target's pages have been reserved, so writing them can't fail.
+            // SAFETY: the source has `end` bytes, the target as many as are copied, and they don't overlap.
+            // The target's pages have been reserved, so writing them can't fail.
             unsafe {
                 let source = self.map.base.cast::<u8>().add(from as usize);
                 core::ptr::copy_nonoverlapping(source, to.base.cast::<u8>(), len);

@@ -9,8 +9,8 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::memory::{grow, locks_new_mappings, map, protect, unlock, unmap};
-use super::raw::{Errno, Outcome};
+use super::memory::{grow, map, protect, unlock, unmap};
+use super::raw::{call, Errno, Outcome};
 
 /// So far below the library's code. More than programs take there, and less than the part of the address
 /// space has in which sanitizers of threads expect libraries.
@@ -97,6 +97,22 @@ pub fn map_private(len: usize) -> *mut u8 {
     // SAFETY: no fixed address.
     let mapped = unsafe { map_aside(len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
     mapped.map_or(core::ptr::null_mut(), |at| at.cast())
+}
+
+/// Whether the kernel fills new mappings with memory at once, as after `mlockall(MCL_FUTURE)`.
+fn locks_new_mappings() -> bool {
+    let len = super::page_size() as usize;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let mut resident = 0u8;
+    // SAFETY: a new mapping of one page, for which the kernel writes one byte.
+    unsafe {
+        let Ok(at) = map_aside(len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) else {
+            return true;
+        };
+        let known = call!(SYS_mincore, at, len, &raw mut resident);
+        unmap(at as usize, len);
+        known.is_err() || resident & 1 != 0
+    }
 }
 
 /// Maps the first bytes where there is room for all of them.
@@ -188,16 +204,18 @@ mod tests {
         let room = Room { far: FAR, free_below: AtomicUsize::new(0) };
         let code = map_aside as *const () as usize;
         let mut above = code - FAR;
-        for len in [4096, 8192, 4096, 3 << 20, 4096, 5 << 30, 4096] {
+        for len in [4096, 8192, 4096, 3 << 20, 4096, 2 << 30, 4096] {
             let place = room.next(len, 0).unwrap();
             assert!(place + len <= above && above - place < 2 * len.max(LARGEST_PAGE), "{place:#x}");
             assert_eq!(place % if len > 2 << 20 { 2 << 20 } else { 4096 }, 0);
             above = place;
         }
-        let further = room.next(4096, 7 << 30).unwrap();
-        assert!(above - further >= 7 << 30);
-        let places: Vec<_> = (0..20).map(|_| room.next(1 << 42, 0).unwrap()).collect();
-        assert!(places.windows(2).any(|two| two[0] == two[1] + (1 << 42)), "{places:x?}");
+        let further = room.next(4096, 3 << 30).unwrap();
+        assert!(above - further >= 3 << 30);
+        // A few of them fill the room.
+        let huge = 1 << ((code - FAR) / 32).ilog2();
+        let places: Vec<_> = (0..20).map(|_| room.next(huge, 0).unwrap()).collect();
+        assert!(places.windows(2).any(|two| two[0] == two[1] + huge), "{places:x?}");
         assert!(places.windows(2).any(|two| two[0] < two[1]), "begins again: {places:x?}");
     }
 

@@ -83,22 +83,6 @@ pub(crate) fn unlock(addr: usize, len: usize) {
     let _ = unsafe { call!(SYS_munlock, addr, len) };
 }
 
-/// Whether the kernel fills new mappings with memory at once, as after `mlockall(MCL_FUTURE)`.
-pub(crate) fn locks_new_mappings() -> bool {
-    let len = super::page_size() as usize;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    let mut resident = 0u8;
-    // SAFETY: a new mapping of one page, for which the kernel writes one byte.
-    unsafe {
-        let Ok(at) = super::map_aside(len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) else {
-            return true;
-        };
-        let known = call!(SYS_mincore, at, len, &raw mut resident);
-        unmap(at as usize, len);
-        known.is_err() || resident & 1 != 0
-    }
-}
-
 /// Whether the kernel accepts the word at `addr` as a futex. Wakes one waiter there if there is one, which
 /// any user of a futex must expect.
 ///

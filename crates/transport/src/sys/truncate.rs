@@ -1,5 +1,5 @@
-//! Setting the length of a file, beyond the process's limit on that if it may raise the limit: segments are no
-//! files, so the limit is not meant for them.
+//! Setting the length of a file, beyond the process's limit on that if it may raise the limit: segments are
+//! no files, so the limit is not meant for them.
 
 use super::raw::{again, call, syscall, Errno, Outcome};
 

@@ -71,10 +71,12 @@ impl RunsAs {
             return Ok(RunsAs::Starter);
         }
         let configured = owner_in(&capabilities);
-        Ok(match (configured, user::of_machine(0)) {
-            (Some(0) | None, Some(user)) => RunsAs::Told(user, kvm_group().unwrap_or(user)),
-            (Some(user), _) => RunsAs::Other(user),
-            (None, None) => RunsAs::Starter,
+        Ok(match configured {
+            Some(0) | None => {
+                let user = user::without_account()?;
+                RunsAs::Told(user, kvm_group().unwrap_or(user))
+            }
+            Some(user) => RunsAs::Other(user),
         })
     }
 

@@ -54,9 +54,9 @@ impl Accel {
     /// whose pace the kernel is told (`super::tsc`). On a busy host, the kernel's check that the timer
     /// ticks can fail (`no_timer_check`).
     ///
-    /// QEMU tells the kernel of an AMD processor not to use the last 12 GiB below 1 TiB, where DMA of a host's
-    /// own devices can't go; but SeaBIOS 1.16.3, that of Debian 13, puts the ports for pools there where the
-    /// processor has 40 bits of addresses, as most virtual ones have (`pci=no_e820`).
+    /// QEMU tells the kernel of an AMD processor not to use the last 12 GiB below 1 TiB, where DMA of the
+    /// host's devices can't go; but SeaBIOS 1.16.3, that of Debian 13, puts the ports for pools there where
+    /// the processor has 40 bits of addresses, as most virtual ones have (`pci=no_e820`).
     pub fn kernel_parameters(self) -> String {
         let all = "console=ttyS0 quiet panic=-1 cryptomgr.notests pci=no_e820";
         match self {

@@ -3,7 +3,7 @@
 
 use crate::error::{Explain, Result};
 use crate::state::directories::is_private;
-use crate::user::MACHINE_USERS;
+use crate::user::{has_account, MACHINE_USERS};
 use rustix::fs::{fgetxattr, fremovexattr, fsetxattr, XattrFlags};
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -57,7 +57,7 @@ impl TemporaryAcl {
         let written = fsetxattr(&file, LIST, &encoded(&all), XattrFlags::empty());
         written.explain(failed)?;
         // Nothing is left of an earlier one that was not dropped.
-        let ours = |user: u32| MACHINE_USERS.contains(&user);
+        let ours = |user: u32| MACHINE_USERS.contains(&user) && !has_account(user);
         let stale = old.iter().any(|entry| entry.0 == USER && ours(entry.2));
         let [user, group, other] = own.map(|(_, bits, _)| u32::from(bits));
         Ok(TemporaryAcl {

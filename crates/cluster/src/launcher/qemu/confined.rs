@@ -4,15 +4,21 @@
 use super::logs;
 use super::passed;
 use super::sandbox::{Descriptor, SandboxSpec, DESCRIPTORS, FIRST, PROGRAM, SHARED};
+use super::set_id::{self, Modes};
 use crate::error::{error, Error, Explain, Result};
-use crate::launcher::file_tree::Empty;
+use crate::launcher::file_tree::StandIns;
 use crate::user::{become_user, uid};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use rustix::net::{
+    recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -25,11 +31,11 @@ const DEVICES: [&str; 3] = ["null", "urandom", "kvm"];
 /// What [`super::sandbox::start`] executes. Ends after QEMU.
 pub fn main() -> ! {
     let begun = begin();
-    let outcome = begun.as_ref().map(|(pid, _)| *pid);
+    let outcome = begun.as_ref().map(|(pid, ..)| *pid);
     let text = serde_json::to_string(&outcome).expect("an outcome is plain data");
     let _ = io::stdout().write_all(text.as_bytes());
     let _ = io::stdout().flush();
-    let Ok((pid, logs)) = begun else { std::process::exit(1) };
+    let Ok((pid, logs, modes)) = begun else { std::process::exit(1) };
     // A reader of the caller's output waits until all descriptors for it are closed.
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         for fd in 1..3 {
@@ -37,7 +43,7 @@ pub fn main() -> ! {
             unsafe { libc::dup2(null.as_raw_fd(), fd) };
         }
     }
-    logs.run(&mut io::stdin(), &|| {
+    logs.run(&mut io::stdin(), modes.as_ref(), &|| {
         // SAFETY: plain values; it is our child, and not waited for yet.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     });
@@ -46,8 +52,8 @@ pub fn main() -> ! {
     std::process::exit(0)
 }
 
-/// QEMU's pid, and the writer of its logs.
-fn begin() -> Result<(i32, logs::LogWriter)> {
+/// QEMU's pid, the writer of its logs, and what changes modes for it.
+fn begin() -> Result<(i32, logs::LogWriter, Option<Modes>)> {
     let mut text = String::new();
     io::stdin().read_line(&mut text).explain(|| "reading what to start".into())?;
     let spec: SandboxSpec = serde_json::from_str(&text)
@@ -58,11 +64,12 @@ fn begin() -> Result<(i32, logs::LogWriter)> {
     let (console, their_console) = pair()?;
     let (errors, their_errors) = pair()?;
     let (mut verdict, their_verdict) = pair()?;
+    let (calls, their_calls) = pair()?;
     let logs = logs::LogWriter::new(&spec.directory, console, errors)?;
     let ids = (uid(), rustix::process::getegid().as_raw());
     let pid = fork()?;
     if pid == 0 {
-        let ends = Streams { console: their_console.into(), errors: their_errors.into() };
+        let ends = Streams { console: their_console.into(), errors: their_errors.into(), calls: their_calls };
         let error = match become_qemu(&spec, ids, ends) {
             Ok(never) => match never {},
             Err(error) => error,
@@ -71,7 +78,7 @@ fn begin() -> Result<(i32, logs::LogWriter)> {
         // SAFETY: ends the process.
         unsafe { libc::_exit(1) }
     }
-    drop((their_console, their_errors, their_verdict));
+    drop((their_console, their_errors, their_verdict, their_calls));
     for fd in spec.descriptors.iter().filter_map(Descriptor::inherited) {
         // SAFETY: inherited by this process, where nothing else uses them.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
@@ -79,17 +86,42 @@ fn begin() -> Result<(i32, logs::LogWriter)> {
     let mut said = Vec::new();
     verdict.read_to_end(&mut said).explain(|| "waiting for QEMU".into())?;
     if said.is_empty() {
-        return Ok((pid, logs));
+        let modes = listener(&calls).map(|it| Modes::new(it, pid, spec.user.unwrap_or(ids.0)));
+        return Ok((pid, logs, modes));
     }
     // SAFETY: the status may be left out; the process is our child.
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
     Err(serde_json::from_slice(&said).unwrap_or_else(|_| Error::new("QEMU's process has ended")))
 }
 
-/// QEMU's output.
+/// QEMU's output, and where it sends what its changes of mode are watched by.
 struct Streams {
     console: OwnedFd,
     errors: OwnedFd,
+    calls: UnixStream,
+}
+
+/// What QEMU's process has sent, if anything.
+fn listener(calls: &UnixStream) -> Option<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut with = RecvAncillaryBuffer::new(&mut space);
+    let (mut byte, flags) = ([0], RecvFlags::CMSG_CLOEXEC);
+    recvmsg(calls, &mut [IoSliceMut::new(&mut byte)], &mut with, flags).ok()?;
+    let mut sent = with.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    sent.next()
+}
+
+/// Puts this process under the filter that keeps set-user-id bits off files, and sends what watches it.
+fn keep_set_id_off(calls: &UnixStream) -> io::Result<()> {
+    let Some(listener) = set_id::keep_off()? else { return Ok(()) };
+    let (sent, mut space) = ([listener.as_fd()], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
+    let mut with = SendAncillaryBuffer::new(&mut space);
+    with.push(SendAncillaryMessage::ScmRights(&sent));
+    sendmsg(calls, &[IoSlice::new(b"\0")], &mut with, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 /// Forks a child into new namespaces.
@@ -148,11 +180,11 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
     let failed = || "could not put QEMU's file tree together".to_string();
     rustix::mount::mount("tmpfs", root, "tmpfs", MountFlags::NOSUID, c"mode=0755")
         .map_err(|why| no_namespaces(&why.into()))?;
-    let empty = Empty::make(&root.join("nothing")).explain(failed)?;
-    spec.own.build(root, &empty)?;
+    let stand_ins = StandIns::make(&root.join("nothing")).explain(failed)?;
+    spec.own.build(root, &stand_ins)?;
     let shared = root.join(SHARED.trim_start_matches('/'));
     fs::create_dir_all(&shared).explain(failed)?;
-    spec.shared.build(&shared, &empty)?;
+    spec.shared.build(&shared, &stand_ins)?;
     devices(root, spec.user)?;
     if !spec.devices.is_empty() {
         passed::build(root, &spec.devices, &|theirs, ours, number| device(theirs, ours, number, spec.user))?;
@@ -165,6 +197,7 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
         become_user(user, user, &[]).explain(refused)?;
     }
     rustix::thread::set_no_new_privs(true).explain(refused)?;
+    keep_set_id_off(&ends.calls).explain(|| "could not filter QEMU's system calls".into())?;
     if spec.small_pages {
         refuse_huge_pages().explain(|| "could not keep transparent huge pages off".into())?;
     }

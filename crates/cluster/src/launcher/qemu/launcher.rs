@@ -12,6 +12,7 @@ use crate::boot::image::System;
 use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
 use crate::error::{error, Explain, Result};
+use crate::interrupt;
 use crate::launcher::network::Link;
 use crate::launcher::options::{Options, PoolOptions, Progress};
 use crate::launcher::running::Running;
@@ -23,7 +24,6 @@ use crate::pools::Form;
 use crate::state::machine::Health;
 use crate::state::process::Process;
 use crate::state::record::{Granted, Machine, Record};
-use crate::{interrupt, user};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -219,7 +219,7 @@ fn start(
     let machine = &record.machines[index];
     let settings = starting::settings(&Qemu, record, index, links.is_some());
     let directory = &record.machine_directory(machine)?;
-    let user = user::of_machine(machine.index);
+    let user = machine.user();
     let accel = Accel::named(options.software.accel).unwrap_or(Accel::Tcg);
     let loaded = |image: &Path, initramfs: Option<&Path>, parameters: &str| -> Result<Loaded> {
         let readable = |file: &Path| sandbox::readable(file, user, directory);
@@ -256,6 +256,7 @@ fn start(
         links,
         uplink: uplink::open(record, machine)?,
         index: machine.index,
+        user,
     };
     let plain = spec.pools.iter().filter(|pool| pool.doorbell.is_none());
     let grant_access = |user| plain.map(move |pool| TemporaryAcl::grant(pool.path, &[user])).collect();

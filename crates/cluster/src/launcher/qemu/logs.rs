@@ -1,6 +1,7 @@
 //! Log files of a machine's console and its QEMU. Their size is limited, since a machine prints as much as it
 //! likes.
 
+use super::set_id::Modes;
 use crate::error::{Explain, Result};
 use crate::interrupt;
 use crate::launcher::log::{rotated, tail};
@@ -81,10 +82,10 @@ impl LogWriter {
         })
     }
 
-    /// Writes until both sockets are closed. If the lifeline closes without a byte, its holder has died, and
-    /// `lost` is called.
-    pub fn run<L: Read + AsRawFd>(mut self, lifeline: &mut L, lost: &dyn Fn()) {
-        let mut open = [true; 3];
+    /// Writes until both sockets are closed, and serves what `modes` is asked for meanwhile. If the lifeline
+    /// closes without a byte, its holder has died, and `lost` is called.
+    pub fn run<L: Read + AsRawFd>(mut self, lifeline: &mut L, modes: Option<&Modes>, lost: &dyn Fn()) {
+        let mut open = [true, true, true, modes.is_some()];
         while open[0] || open[1] {
             let watched =
                 |fd, open| libc::pollfd { fd: if open { fd } else { -1 }, events: libc::POLLIN, revents: 0 };
@@ -92,14 +93,18 @@ impl LogWriter {
                 watched(self.console.0.as_raw_fd(), open[0]),
                 watched(self.qemu.0.as_raw_fd(), open[1]),
                 watched(lifeline.as_raw_fd(), open[2]),
+                watched(modes.map_or(-1, AsRawFd::as_raw_fd), open[3]),
             ];
             // SAFETY: the list has as many entries as poll is told.
-            unsafe { libc::poll(entries.as_mut_ptr(), 3, -1) };
+            unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, -1) };
             if entries[0].revents != 0 {
                 open[0] = copy_some(&mut self.console.0, &mut self.console.1);
             }
             if entries[1].revents != 0 {
                 open[1] = copy_some(&mut self.qemu.0, &mut self.qemu.1);
+            }
+            if entries[3].revents != 0 {
+                open[3] = entries[3].revents & libc::POLLIN != 0 && modes.is_some_and(Modes::serve);
             }
             if entries[2].revents != 0 {
                 open[2] = false;
@@ -168,7 +173,7 @@ mod tests {
         let (mut lifeline, end) = UnixStream::pair().unwrap();
         drop(end);
         let lost = std::cell::Cell::new(0);
-        writer.run(&mut lifeline, &|| lost.set(lost.get() + 1));
+        writer.run(&mut lifeline, None, &|| lost.set(lost.get() + 1));
         flood.join().unwrap();
         assert_eq!(lost.get(), 1);
         let size = |path: &Path| fs::metadata(path).unwrap().len() as usize;
@@ -191,7 +196,7 @@ mod tests {
         drop(their_errors);
         let busy = std::thread::spawn(move || {
             std::thread::sleep(WRITE_TIMEOUT + Duration::from_millis(200));
-            writer.run(&mut File::open("/dev/null").unwrap(), &|| ());
+            writer.run(&mut File::open("/dev/null").unwrap(), None, &|| ());
         });
         assert_eq!(last_output(&directory, true), "\n    no memory");
         busy.join().unwrap();

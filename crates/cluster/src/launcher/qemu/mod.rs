@@ -7,7 +7,7 @@
 //! | `disks`, `image` | the disks of a machine that boots a system of its own |
 //! | `placed`, `prealloc` | a machine's cores and memory, and waiting until the latter is taken |
 //! | `accel`, `probe` | KVM or TCG |
-//! | `sandbox`, `confined`, `acl` | what QEMU may access on this host |
+//! | `sandbox`, `confined`, `set_id`, `acl` | what QEMU may access on this host |
 //! | `logs` | output of machines and of QEMU |
 //! | `sockets`, `qmp`, `connection` | a QEMU's sockets, its monitor protocol, reaching it and the front end |
 //! | `ports` | the ports that pools are plugged into |
@@ -52,6 +52,7 @@ mod probe;
 pub mod program;
 pub mod qmp;
 pub mod sandbox;
+mod set_id;
 pub mod sockets;
 pub mod target;
 mod tsc;

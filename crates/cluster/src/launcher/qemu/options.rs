@@ -74,6 +74,8 @@ pub struct MachineSpec<'a> {
     pub uplink: Option<Opened>,
     /// Index of the machine, for its MAC address.
     pub index: u32,
+    /// The user that it runs as, if not its starter.
+    pub user: Option<u32>,
 }
 
 /// A kernel that QEMU loads.
@@ -298,6 +300,7 @@ mod tests {
             links,
             uplink,
             index: 1,
+            user: None,
         };
         let (words, descriptors) = arguments(&spec);
         format!("{} {:?}", words.join(" "), descriptors.0)

@@ -14,6 +14,7 @@ use crate::state::directories::{boot_id, cache_directory, runtime_directory};
 use crate::state::ports::Ports;
 use crate::state::settings::{Settings, PROBE_MARK};
 use crate::user::{self, uid};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::Path;
 use std::time::Duration;
@@ -85,6 +86,7 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
     initramfs::write(&initramfs, &initramfs::build(&[])?)?;
     let (name, launcher) = ("probe".into(), NAME.into());
     let settings = Settings { name, uid: uid(), launcher, probe: true, ..Settings::default() };
+    let user = (uid() == 0).then(|| user::unused(&BTreeSet::new())).transpose()?;
     let spec = MachineSpec {
         settings: &settings,
         title: "vshmem-probe".into(),
@@ -95,7 +97,7 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         devices: &[],
         backing: Backing::default(),
         kernel: Some(Loaded {
-            image: sandbox::readable(&kernel.image, user::of_machine(0), directory)?,
+            image: sandbox::readable(&kernel.image, user, directory)?,
             initramfs: Some(initramfs),
             parameters: format!("{} {}", Accel::Kvm.kernel_parameters(), settings.to_command_line()),
         }),
@@ -106,6 +108,7 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         links: None,
         uplink: None,
         index: 0,
+        user,
     };
     let (process, _guard) = program::start(&spec)?;
     let console = logs::console(directory);

@@ -8,7 +8,6 @@ use crate::launcher::file_tree::FileTree;
 use crate::placement::pages::Pages;
 use crate::state::process::Process;
 use crate::state::share::{self, Share};
-use crate::user;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -83,7 +82,7 @@ pub fn start(spec: &MachineSpec<'_>) -> Result<(Process, sandbox::KillGuard)> {
             spec.pools.iter().map(|pool| pool.size),
             spec.ports,
         ),
-        user: user::of_machine(spec.index),
+        user: spec.user,
         directory: spec.directory.into(),
         small_pages: spec.backing.pages == Some(Pages::Small),
     })

@@ -7,13 +7,13 @@ use super::lent::Borrower;
 use super::plug::FileAccess;
 use super::qmp::ANSWER_TIMEOUT;
 use crate::error::{error, Result};
+use crate::interrupt;
 use crate::launcher::libvirt::virsh::Domain;
 use crate::launcher::running::Running;
 use crate::state::directories::cluster_directory;
 use crate::state::lock::{remove_cluster_directory, try_lock_cluster, wait_for_lock, Lock};
 use crate::state::machine::{find, index_of, state, MachineState};
 use crate::state::record::{Granted, Record};
-use crate::{interrupt, user};
 use std::time::Duration;
 
 /// A locked machine.
@@ -89,7 +89,7 @@ impl Target {
             doorbell: record.doorbell,
             access: match machine.runs.as_ref().and_then(Running::managed) {
                 Some(_) => FileAccess::Paths,
-                None => FileAccess::Descriptors(user::of_machine(machine.index)),
+                None => FileAccess::Descriptors(machine.user()),
             },
             connection: Connection::to_machine(&record, machine)?,
             home: Home::Cluster { record: Box::new(record), index },

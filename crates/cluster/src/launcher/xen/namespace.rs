@@ -2,7 +2,7 @@
 //! goes with them.
 
 use crate::error::Result;
-use crate::launcher::file_tree::{Empty, FileTree};
+use crate::launcher::file_tree::{FileTree, StandIns};
 use crate::state::share::Share;
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use std::io;
@@ -30,8 +30,8 @@ impl MountNamespace {
         let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
         rustix::mount::mount_change("/", private)?;
         rustix::mount::mount("tmpfs", &self.root, "tmpfs", MountFlags::NOSUID, c"mode=0755")?;
-        let empty = Empty::make(&self.root.join(".nothing"))?;
-        let built = self.tree.build(&self.root, &empty);
+        let stand_ins = StandIns::make(&self.root.join(".nothing"))?;
+        let built = self.tree.build(&self.root, &stand_ins);
         built.map_err(|error| io::Error::other(error.to_string()))?;
         let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
         Ok(rustix::mount::mount_remount(&self.root, flags, "")?)

@@ -1,0 +1,369 @@
+//! Files of the host of which a machine has copies in its private layer. An overlay copies a file when a
+//! program opens it to write, even if nothing is written, and shows the copy from then on, whatever becomes
+//! of the host's file.
+//!
+//! Before commands start, a copy that nobody has changed becomes what the host's file is now. One that was
+//! changed here stays, and its user is told if the host's has changed, too.
+
+use crate::printable;
+use rustix::fs::{statx, AtFlags, StatxFlags, CWD};
+use std::collections::BTreeMap;
+use std::fs::{self, File, FileTimes, Metadata};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// So many files are named; of others it is said how many they are.
+const NAMED: usize = 4;
+
+/// A private layer over files of the host.
+pub struct Layer {
+    lower: File,
+    upper: File,
+    at: PathBuf,
+}
+
+impl Layer {
+    /// The one of the overlay that will be at `at`, made of these directories, which may go out of sight.
+    pub fn new(lower: &Path, upper: &Path, at: PathBuf) -> io::Result<Layer> {
+        Ok(Layer { lower: File::open(lower)?, upper: File::open(upper)?, at })
+    }
+}
+
+/// A time as the kernel has it: seconds and nanoseconds.
+type Time = (i64, i64);
+
+/// What changes with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    ino: u64,
+    size: u64,
+    mtime: Time,
+    ctime: Time,
+}
+
+impl Stamp {
+    fn of(meta: &Metadata) -> Stamp {
+        Stamp {
+            ino: meta.ino(),
+            size: meta.size(),
+            mtime: (meta.mtime(), meta.mtime_nsec()),
+            ctime: (meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+}
+
+/// What is known of a file in the layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// The host had none when this file, by its number, was first seen.
+    New(u64),
+    /// It is what the host's file was at that time, and has not been touched.
+    Copy { host: Stamp, own: Stamp },
+    /// It was changed here, when the host's file was so. None: that has changed, too.
+    Changed(Option<Stamp>),
+}
+
+/// What is to be done about a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Nothing,
+    Refresh,
+    Remove,
+    Tell,
+}
+
+/// What is known of a file now, and what is to be done: it is `own` in the layer, where it was made at the
+/// time `born`, and the host has `host`.
+fn judge(known: Option<Known>, own: Stamp, born: Time, host: Option<Stamp>) -> (Known, Action) {
+    let changed = |then: Option<Stamp>| match host {
+        None => (Known::New(own.ino), Action::Nothing),
+        Some(_) if then.is_some() && then == host => (Known::Changed(then), Action::Nothing),
+        Some(_) => (Known::Changed(then), Action::Tell),
+    };
+    match (known, host) {
+        (Some(Known::New(ino)), _) if ino == own.ino => (Known::New(ino), Action::Nothing),
+        (Some(Known::Changed(then)), _) => changed(then),
+        (Some(Known::Copy { host: then, own: was }), _) if was != own => changed(Some(then)),
+        (Some(copy @ Known::Copy { host: then, .. }), Some(now)) => {
+            (copy, if then == now { Action::Nothing } else { Action::Refresh })
+        }
+        (Some(copy @ Known::Copy { .. }), None) => (copy, Action::Remove),
+        // A copy has the time of its original.
+        (_, Some(now)) if (now.mtime, now.size) == (own.mtime, own.size) => {
+            (Known::Copy { host: now, own }, Action::Nothing)
+        }
+        (_, Some(now)) => changed(Some(now).filter(|now| now.ctime <= born)),
+        (_, None) => changed(None),
+    }
+}
+
+/// The files that are in private layers.
+#[derive(Default)]
+pub struct Copies {
+    layers: Vec<Layer>,
+    known: BTreeMap<(usize, PathBuf), Known>,
+}
+
+/// What a look at files is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Aim {
+    /// Those that are there are the machine's own.
+    Claim,
+    /// To know which copies there are.
+    Note,
+    /// To have commands see the host's files.
+    Refresh,
+}
+
+/// A look at all of them.
+struct Look<'a> {
+    layers: &'a [Layer],
+    aim: Aim,
+    before: BTreeMap<(usize, PathBuf), Known>,
+    after: BTreeMap<(usize, PathBuf), Known>,
+    told: Vec<PathBuf>,
+}
+
+impl Copies {
+    /// Those in these layers. What is in them now is the machine's own.
+    pub fn new(layers: Vec<Layer>) -> Copies {
+        let mut copies = Copies { layers, known: BTreeMap::new() };
+        copies.look(Aim::Claim);
+        copies
+    }
+
+    /// Notes which copies there are. To be called while the host's files are known as they were copied.
+    pub fn note(&mut self) {
+        self.look(Aim::Note);
+    }
+
+    /// Has commands see the host's files as they are now. Returns what is to be said where that can't be.
+    pub fn refresh(&mut self) -> Option<String> {
+        said(&self.look(Aim::Refresh))
+    }
+
+    /// Returns the files that have changed on both sides.
+    fn look(&mut self, aim: Aim) -> Vec<PathBuf> {
+        let before = std::mem::take(&mut self.known);
+        let mut look = Look { layers: &self.layers, aim, before, after: BTreeMap::new(), told: Vec::new() };
+        for layer in 0..self.layers.len() {
+            look.directory(layer, Path::new(""));
+        }
+        let (known, told) = (look.after, look.told);
+        self.known = known;
+        told
+    }
+}
+
+/// What is to be said of files that have changed on both sides.
+fn said(files: &[PathBuf]) -> Option<String> {
+    if files.is_empty() {
+        return None;
+    }
+    let names: Vec<_> = files.iter().take(NAMED).map(|path| printable(&path.to_string_lossy())).collect();
+    let more = match files.len() - names.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "the host has changed {}{more}, which was changed in this machine, too: commands here see the machine's \
+         version until it is restarted (vshmem restart)",
+        names.join(", ")
+    ))
+}
+
+/// A directory that is open, as a path.
+fn seen(directory: &File) -> PathBuf {
+    Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string())
+}
+
+impl Look<'_> {
+    /// Looks at what is in a directory of the layer, if the host has it, too.
+    fn directory(&mut self, layer: usize, path: &Path) {
+        let lower = seen(&self.layers[layer].lower).join(path);
+        let is_root = path.as_os_str().is_empty();
+        if !is_root && !fs::symlink_metadata(lower).is_ok_and(|meta| meta.is_dir()) {
+            return;
+        }
+        let entries = fs::read_dir(seen(&self.layers[layer].upper).join(path));
+        for entry in entries.into_iter().flatten().flatten() {
+            let path = path.join(entry.file_name());
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => self.directory(layer, &path),
+                Ok(kind) if kind.is_file() => self.file(layer, path),
+                _ => (),
+            }
+        }
+    }
+
+    fn file(&mut self, layer: usize, path: PathBuf) {
+        let (lower, upper) = (&self.layers[layer].lower, &self.layers[layer].upper);
+        let (lower, upper) = (seen(lower).join(&path), seen(upper).join(&path));
+        let Ok(own) = fs::symlink_metadata(&upper).map(|meta| Stamp::of(&meta)) else { return };
+        let key = (layer, path);
+        let known = self.before.remove(&key);
+        if self.aim == Aim::Claim || known == Some(Known::New(own.ino)) {
+            self.after.insert(key, Known::New(own.ino));
+            return;
+        }
+        let host = match fs::symlink_metadata(&lower) {
+            Ok(meta) => Some(Stamp::of(&meta)),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => None,
+            // It can't be known.
+            Err(_) => {
+                self.after.extend(known.map(|known| (key, known)));
+                return;
+            }
+        };
+        let (now, action) = judge(known, own, born(&upper), host);
+        let at = self.layers[layer].at.join(&key.1);
+        let now = match (self.aim, action) {
+            (Aim::Claim | Aim::Note, _) | (_, Action::Nothing) => Some(now),
+            (_, Action::Tell) => {
+                self.told.push(at);
+                Some(now)
+            }
+            (_, Action::Remove) => fs::remove_file(at).is_err().then_some(now),
+            (_, Action::Refresh) => match refresh(&lower, &at).and_then(|()| fs::symlink_metadata(&upper)) {
+                Ok(meta) => host.map(|host| Known::Copy { host, own: Stamp::of(&meta) }),
+                Err(_) => {
+                    self.told.push(at);
+                    Some(Known::Changed(None))
+                }
+            },
+        };
+        self.after.extend(now.map(|now| (key, now)));
+    }
+}
+
+/// When a file was made; before all else, where that is not known.
+fn born(path: &Path) -> Time {
+    match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME) {
+        Ok(it) if it.stx_mask & StatxFlags::BTIME.bits() != 0 => {
+            (it.stx_btime.tv_sec, it.stx_btime.tv_nsec.into())
+        }
+        _ => (i64::MIN, 0),
+    }
+}
+
+/// Writes a file of the host over its copy. Who has the copy open sees that, as if it were the host's.
+fn refresh(host: &Path, copy: &Path) -> io::Result<()> {
+    let open = |options: &mut fs::OpenOptions, path| {
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+    };
+    let mut from = open(File::options().read(true), host)?;
+    let meta = from.metadata()?;
+    if !meta.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut to = open(File::options().write(true).truncate(true), copy)?;
+    io::copy(&mut from, &mut to)?;
+    to.set_times(FileTimes::new().set_accessed(meta.accessed()?).set_modified(meta.modified()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, SystemTime};
+
+    /// A host's directory and a layer, in which copies are made as an overlay makes them.
+    struct Fake {
+        root: PathBuf,
+        copies: Copies,
+    }
+
+    impl Fake {
+        fn new(name: &str) -> Fake {
+            let root = std::env::temp_dir().join(format!("vshmem-copies-{name}-{}", std::process::id()));
+            let (lower, upper) = (root.join("lower"), root.join("upper"));
+            for directory in [&lower, &upper] {
+                fs::create_dir_all(directory.join("in")).unwrap();
+            }
+            fs::write(lower.join("in/own"), "the host's").unwrap();
+            fs::write(upper.join("in/own"), "of the start").unwrap();
+            let copies = Copies::new(vec![Layer::new(&lower, &upper, upper.clone()).unwrap()]);
+            Fake { root, copies }
+        }
+
+        /// The host's file becomes this, some time ago.
+        fn host(&self, text: &str, ago: u64) {
+            let file = self.root.join("lower/in/file");
+            fs::write(&file, text).unwrap();
+            let time = SystemTime::now() - Duration::from_secs(ago);
+            File::options().write(true).open(file).unwrap().set_modified(time).unwrap();
+        }
+
+        fn copy_up(&self) {
+            refresh(&self.root.join("lower/in/file"), &{
+                let copy = self.root.join("upper/in/file");
+                fs::write(&copy, "").unwrap();
+                copy
+            })
+            .unwrap();
+        }
+
+        fn own(&self) -> Option<String> {
+            fs::read_to_string(self.root.join("upper/in/file")).ok()
+        }
+    }
+
+    impl Drop for Fake {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.root).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_copy_that_nobody_changed_becomes_what_the_host_has() {
+        let mut fake = Fake::new("fresh");
+        fake.host("1", 100);
+        fake.copy_up();
+        fake.copies.note();
+        for (text, ago) in [("2", 50), ("3", 100), ("longer", 0)] {
+            fake.host(text, ago);
+            assert_eq!(fake.copies.refresh(), None);
+            assert_eq!(fake.own().as_deref(), Some(text));
+        }
+        fs::remove_file(fake.root.join("lower/in/file")).unwrap();
+        assert_eq!((fake.copies.refresh(), fake.own()), (None, None), "the host has none any more");
+    }
+
+    #[test]
+    fn a_file_that_was_changed_here_stays_and_the_host_s_change_is_told() {
+        let mut fake = Fake::new("both");
+        fake.host("1", 100);
+        fake.copy_up();
+        fake.copies.note();
+        fs::write(fake.root.join("upper/in/file"), "mine").unwrap();
+        assert_eq!(fake.copies.refresh(), None, "the host's is as it was");
+        fake.host("2", 0);
+        for _ in 0..2 {
+            let said = fake.copies.refresh().expect("it is told each time");
+            assert!(said.contains("upper/in/file") && !said.contains("own"), "{said}");
+            assert_eq!(fake.own().as_deref(), Some("mine"));
+        }
+    }
+
+    #[test]
+    fn what_the_host_changed_before_the_copy_was_known_is_told() {
+        let mut fake = Fake::new("early");
+        fake.host("1", 100);
+        fake.copy_up();
+        std::thread::sleep(Duration::from_millis(20));
+        fake.host("2", 0);
+        assert!(fake.copies.refresh().is_some());
+    }
+
+    #[test]
+    fn files_of_the_machine_are_none_of_the_host_s() {
+        let mut fake = Fake::new("own");
+        fs::write(fake.root.join("upper/in/file"), "new").unwrap();
+        fake.copies.note();
+        fake.host("of the same name", 0);
+        fs::write(fake.root.join("lower/in/own"), "changed").unwrap();
+        assert_eq!(fake.copies.refresh(), None);
+        assert_eq!(fake.own().as_deref(), Some("new"));
+    }
+}

@@ -1,0 +1,37 @@
+//! The users that machines of root's run as: numbers that nobody else has. Whoever has a process of such a
+//! user can read and change the machine's memory.
+
+use crate::error::Result;
+use crate::state::directories::cluster_names;
+use crate::state::record::{Machine, Record};
+use crate::user::{self, has_account, uid};
+use std::collections::BTreeSet;
+
+/// Gives each of these machines of a record a user, if root starts them. The caller has the lock by which
+/// what machines have of this host is claimed.
+pub fn settle(record: &mut Record, indices: &[usize]) -> Result<()> {
+    if uid() != 0 {
+        return Ok(());
+    }
+    let mut taken = BTreeSet::new();
+    for name in cluster_names()?.iter().filter(|name| **name != record.name) {
+        // A record that can't be read does not keep another cluster from being started.
+        if let Some(other) = Record::read(name).ok().flatten() {
+            taken.extend(other.machines.iter().filter_map(Machine::user));
+        }
+    }
+    let others = record.machines.iter().enumerate().filter(|(index, _)| !indices.contains(index));
+    taken.extend(others.filter_map(|(_, machine)| machine.user()));
+    for &index in indices {
+        let machine = &mut record.machines[index];
+        // One that is restarted may still have processes of its user.
+        let runs = machine.runs.as_ref().is_some_and(|runs| runs.alive());
+        let user = match machine.user.filter(|user| runs && !has_account(*user)) {
+            Some(user) => user,
+            None => user::unused(&taken)?,
+        };
+        taken.insert(user);
+        machine.user = Some(user);
+    }
+    Ok(())
+}
