@@ -333,6 +333,34 @@ static void test_orphans_have_one_deadline(void) {
     end();
 }
 
+/* A child that could not be counted in time keeps what it has, though its parent goes on without. */
+static void test_a_child_that_is_not_counted_has_its_memory(void) {
+    begin();
+    segment = (int)OK(shmget(IPC_PRIVATE, PAGE, 0600));
+    char *text = shmat(segment, NULL, 0);
+    CHECK(text != (void *)-1);
+    strcpy(text, "kept");
+    int ends[2];
+    OK(pipe(ends));
+    lie();
+    const pid_t forked = (pid_t)OK(fork());
+    if (forked == 0) {
+        char byte;
+        close(ends[1]);
+        _exit(read(ends[0], &byte, 1) != 0 || strcmp(text, "kept") != 0);
+    }
+    lift();
+    OK(shmctl(segment, IPC_RMID, NULL));
+    EQUAL(attachments(segment), 1);
+    OK(shmdt(text));
+    EQUAL(attachments(segment), 0);
+    close(ends[1]);
+    joined(forked, 0);
+    struct shmid_ds ds;
+    FAILS(shmctl(segment, IPC_STAT, &ds), EINVAL);
+    end();
+}
+
 /* The last one to have a removed segment attached gives its memory back, and no other's, whatever
  * the pool says of its length. */
 static void test_forged_lengths_give_nothing_back(void) {
@@ -360,4 +388,6 @@ TESTS({"threads wait side by side", test_threads_wait_side_by_side},
       {"signals are handled at once", test_signals_are_handled_at_once},
       {"pieces have one deadline", test_pieces_have_one_deadline},
       {"orphans have one deadline", test_orphans_have_one_deadline},
+      {"a child that is not counted has its memory",
+       test_a_child_that_is_not_counted_has_its_memory},
       {"forged lengths give nothing back", test_forged_lengths_give_nothing_back})
