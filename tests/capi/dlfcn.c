@@ -77,9 +77,9 @@ static bool is_libcs(void *function, void *libc) {
 /* What a foreign function interface does. */
 static void handle_of_libc(bool taken) {
     static const char *const names[] = {
-        "shmget",   "shmat",   "shmdt",  "shmctl",     "semget", "semop",  "semctl", "msgget",
-        "mlockall", "madvise", "mremap", "semtimedop", "msgsnd", "msgrcv", "msgctl", "syscall",
-        "unshare",
+        "shmget", "shmat",  "shmdt",    "shmctl",  "semget",  "semop",
+        "semctl", "msgget", "mlockall", "madvise", "mremap",  "semtimedop",
+        "msgsnd", "msgrcv", "msgctl",   "syscall", "unshare",
     };
     void *libc = opened(dlopen("libc.so.6", RTLD_NOW));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

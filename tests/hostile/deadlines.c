@@ -333,7 +333,8 @@ static void test_orphans_have_one_deadline(void) {
     end();
 }
 
-/* A child that could not be counted in time keeps what it has, though its parent goes on without. */
+/* A child that could not be counted in time keeps what it has, though its parent goes on without.
+ */
 static void test_a_child_that_is_not_counted_has_its_memory(void) {
     begin();
     segment = (int)OK(shmget(IPC_PRIVATE, PAGE, 0600));

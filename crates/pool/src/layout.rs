@@ -363,8 +363,8 @@ pub struct Hold {
     pub segment: AtomicU64,
     /// What it is mapped by: a number that only the member's kernel knows, and the member << 48. 0: unknown.
     pub source: AtomicU64,
-    /// Bits. 1: a parent has counted them for its child, by its own source. 2: others may map it by the source,
-    /// as its owner notes without the lock.
+    /// Bits. 1: a parent has counted them for its child, by its own source. 2: others may map it by the
+    /// source, as its owner notes without the lock.
     pub inherited: AtomicU64,
 }
 // SAFETY: atomics only.

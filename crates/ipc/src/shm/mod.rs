@@ -167,8 +167,8 @@ pub fn note_detached(c: &Ctx, what: &Detached) -> bool {
 }
 
 /// The second half of `shmdt`: takes off what was noted, or could not be. Where the lock is not to be had in
-/// time, it is done by whoever has it next and looks at the segment. `told`: so many bytes of the segment were
-/// mapped.
+/// time, it is done by whoever has it next and looks at the segment. `told`: so many bytes of the segment
+/// were mapped.
 pub fn settle(c: &Ctx, signals: &SignalsBlocked, what: &Detached, is_noted: bool, told: Option<u64>) {
     let taken = take_owed(c, signals, what.id, Some(what).filter(|_| !is_noted), told);
     if taken.is_ok() || !signals.has_failed() {
@@ -300,8 +300,8 @@ pub fn inherit(c: &Ctx, signals: &SignalsBlocked, id: i32, source: u64, n: u64) 
     holds::count_once(c, &guard, (shm, index), (c.me, c.name_of_source(source)), n)
 }
 
-/// Frees a segment that is removed and not attached. Its memory goes back outside of the lock. `told`: so many
-/// bytes of it were mapped here.
+/// Frees a segment that is removed and not attached. Its memory goes back outside of the lock. `told`: so
+/// many bytes of it were mapped here.
 fn destroy(
     c: &Ctx,
     signals: &SignalsBlocked,

@@ -124,7 +124,8 @@ fn a_child_that_is_counted_has_the_same_sources() {
     assert!(!is_kept(&other, id));
 }
 
-/// What is noted where the pool's lock is not to be had says whether there may be heirs, whoever takes it off.
+/// What is noted where the pool's lock is not to be had says whether there may be heirs, for whoever takes it
+/// off.
 #[test]
 fn what_is_noted_says_whether_there_may_be_heirs() {
     let w = World::new(4 << 20);
@@ -167,7 +168,8 @@ fn what_is_attached_by_another_source_is_still_known() {
     assert_eq!(shm::look(&other.ctx(), id, 0), Err(Errno::EINVAL));
 }
 
-/// However many children of the kernel's making come and go, there is one record for those that may have heirs.
+/// However many children of the kernel's making come and go, there is one record for those that may have
+/// heirs.
 #[test]
 fn children_that_nobody_counted_leave_one_record() {
     let w = World::new(4 << 20);

@@ -17,8 +17,8 @@
 //! * *A stuck or lying owner*: a call that has waited for [`PATIENCE`], for all its locks together and
 //!   however often their words have changed ([`crate::Budget`] counts), gives up with [`Stuck::Owner`]. As
 //!   long as an owner is known to be stopped, that does not count. Where a call has changed nothing yet, a
-//!   signal ends a wait that is longer than [`DEAF`]; where it has registered, handlers run meanwhile. Once it
-//!   has a lock, others are only waited for as long as what can be left to others is worth, unless it says
+//!   signal ends a wait that is longer than [`DEAF`]; where it has registered, handlers run meanwhile. Once
+//!   it has a lock, others are only waited for as long as what can be left to others is worth, unless it says
 //!   that it still has changed nothing ([`SignalsBlocked::nothing_changed`]).
 //! * *Inside*: who holds something that its own process's threads stand in line for does not sleep here at
 //!   all, and gives up with [`Stuck::Inside`]. It lets that go, waits for the lock, and begins again.
@@ -136,8 +136,8 @@ impl<'a> SignalsBlocked<'a> {
         }
     }
 
-    /// As long as the call has changed nothing, it gives up at this time of the kernel's clock, but not before
-    /// it has waited for [`BRIEF`] from now on: an honest owner may have lost its processor.
+    /// As long as the call has changed nothing, it gives up at this time of the kernel's clock, but not
+    /// before it has waited for [`BRIEF`] from now on: an honest owner may have lost its processor.
     pub fn give_up_at(&self, deadline: Option<u64>) {
         if let Some(deadline) = deadline {
             self.deadline.set(deadline.max(self.kernel.monotonic().saturating_add(BRIEF)));
