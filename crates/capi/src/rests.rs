@@ -54,8 +54,8 @@ impl Owners {
         shm::attach_by(&owner.ctx, piece.id, libc::SHM_RDONLY, piece.source).map(drop)
     }
 
-    /// Waits, outside of the gate, for the lock that was not to be had inside. The call's time is the same for
-    /// whichever pool. As in the kernel, a signal does not end the call.
+    /// Waits, outside of the gate, for the lock that was not to be had inside. The call's time is the same
+    /// for whichever pool. As in the kernel, a signal does not end the call.
     pub fn await_lock(&mut self, caller: &Caller) -> Result<(), Errno> {
         let other = self.busy.take().filter(|pool| *pool != caller.pool_index());
         let ctx = other.and_then(|pool| self.of(pool)).map_or(&caller.ctx, |other| &other.ctx);
@@ -132,8 +132,8 @@ impl Rests {
         }
     }
 
-    /// Gives up a piece that was cut, of which so many rests are left, if each of those is counted. One that is
-    /// not is what was counted as a whole.
+    /// Gives up a piece that was cut, of which so many rests are left, if each of those is counted. One that
+    /// is not is what was counted as a whole.
     pub fn note(&self, piece: &Piece, rests: usize, owners: &mut Owners) {
         let counted = self.of.iter().flatten().find(|(of, _)| of == piece).map_or(0, |(_, counted)| *counted);
         if counted == rests {

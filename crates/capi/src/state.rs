@@ -209,8 +209,8 @@ fn become_known(index: usize) -> Result<(&'static Page, u64), Errno> {
     Ok((page, known))
 }
 
-/// Becomes known to a pool, inside the gate. Returns the process's page, its slot, as packed there, and whether
-/// it has its parent's attachments, which are to be counted for it, too.
+/// Becomes known to a pool, inside the gate. Returns the process's page, its slot, as packed there, and
+/// whether it has its parent's attachments, which are to be counted for it, too.
 ///
 /// # Errors
 /// INSIDE: the pool has no slot free yet.
