@@ -15,8 +15,8 @@
 //! segment attached dies, or detaches it and may have heirs, its record stays without attachments as long as
 //! anything is mapped by that source; and a segment is destroyed when it has no record any more. That it may
 //! have heirs a process notes, too, for whoever takes off what it has given up: all that it has attached by
-//! one source may have them, or none, for it then maps what comes by another. Of several records of one source,
-//! a parent's and its children's, the last one stays.
+//! one source may have them, or none, for it then maps what comes by another. Of several records of one
+//! source, a parent's and its children's, the last one stays.
 
 use crate::{directory as dir, pid_word, Ctx, Errno, ProcId};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed, Release};
