@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Copies a directory to a path where nothing is. What is mounted below it is left out. A file counts by what
-/// its mode says once it is open, so it may be replaced meanwhile.
+/// Copies a directory to a path where nothing is. A directory on which something is mounted is left out. A file
+/// counts by what its mode says once it is open, so it may be replaced meanwhile.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let directory = File::open(from)?;
     let stat = fstat(&directory)?;
@@ -46,7 +46,8 @@ impl Copier {
         // What has gone meanwhile is not there.
         let Ok(found) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { return Ok(()) };
         let kind = FileType::from_raw_mode(found.st_mode);
-        if found.st_dev != self.device {
+        // Files of an overlay have the numbers of the file systems below it; directories have its own.
+        if kind == FileType::Directory && found.st_dev != self.device {
             return Ok(());
         }
         if kind == FileType::Symlink {
