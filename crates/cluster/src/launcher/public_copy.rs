@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Copies a directory to a path where nothing is. A directory on which something is mounted is left out. A file
-/// counts by what its mode says once it is open, so it may be replaced meanwhile.
+/// Copies a directory to a path where nothing is. A directory on which something is mounted is left out. A
+/// file counts by what its mode says once it is open, so it may be replaced meanwhile.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let directory = File::open(from)?;
     let stat = fstat(&directory)?;
