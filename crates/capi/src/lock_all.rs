@@ -9,11 +9,8 @@ use crate::page::MAX_POOLS;
 use crate::pools::POOLS;
 use crate::raw::syscall;
 use core::ffi::c_void;
-use core::ops::Range;
+use core::ops::{ControlFlow, Range};
 use vshmem_ipc::Errno;
-
-/// The kernel's list of the process's mappings, proc_pid_maps(5).
-const MAPS: &core::ffi::CStr = c"/proc/self/maps";
 
 static NEXT: Next = Next::new(c"mlockall");
 
@@ -32,8 +29,9 @@ pub fn lock_all(flags: i32) -> Result<i32, Errno> {
     let known = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
     let pools = pools();
     let is_ours = flags & libc::MCL_CURRENT != 0 && flags & !known == 0 && !pools.iter().all(Range::is_empty);
-    match is_ours.then(Maps::open).flatten() {
-        Some(maps) => lock_each(maps, &pools, flags),
+    match is_ours.then(|| lock_each(&pools, flags)).flatten() {
+        Some(locked) => locked.map(|()| 0),
+        // The kernel does not tell what is mapped.
         None => mlockall(flags),
     }
 }
@@ -44,24 +42,33 @@ fn mlockall(flags: i32) -> Result<i32, Errno> {
 }
 
 /// Locks one mapping after the other. What is mapped meanwhile is future to the kernel, which is told first.
-fn lock_each(mut maps: Maps, pools: &[Range<usize>], flags: i32) -> Result<i32, Errno> {
-    match flags & libc::MCL_FUTURE {
+/// `None`: it does not tell what is mapped.
+fn lock_each(pools: &[Range<usize>], flags: i32) -> Option<Result<(), Errno>> {
+    let told = match flags & libc::MCL_FUTURE {
         // A call without it ends that of an earlier one.
         // SAFETY: as above.
-        0 => from_kernel(unsafe { syscall!(libc::SYS_munlockall) }).map(drop)?,
-        _ => mlockall(flags & !libc::MCL_CURRENT).map(drop)?,
+        0 => from_kernel(unsafe { syscall!(libc::SYS_munlockall) }).map(drop),
+        _ => mlockall(flags & !libc::MCL_CURRENT).map(drop),
+    };
+    if told.is_err() {
+        return Some(told);
     }
-    while let Some(map) = maps.next() {
-        if pools.iter().any(|pool| pool.start <= map.start && map.end <= pool.end) {
-            continue;
+    let mut locked = Ok(());
+    vshmem_transport::each_mapping(&mut |map| {
+        if !pools.iter().any(|pool| pool.start <= map.start && map.end <= pool.end) {
+            locked = lock(&map, libc::MLOCK_ONFAULT);
+            if locked.is_ok() && flags & libc::MCL_ONFAULT == 0 {
+                // Nothing can be had behind some mappings, which mlockall does not complain of.
+                let _ = lock(&map, 0);
+            }
         }
-        lock(&map, libc::MLOCK_ONFAULT)?;
-        if flags & libc::MCL_ONFAULT == 0 {
-            // Nothing can be had behind some mappings, which mlockall does not complain of.
-            let _ = lock(&map, 0);
+        if locked.is_err() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
-    }
-    Ok(0)
+    })?;
+    Some(locked)
 }
 
 fn lock(map: &Range<usize>, flags: u32) -> Result<(), Errno> {
@@ -92,55 +99,4 @@ fn pools() -> [Range<usize>; MAX_POOLS] {
         *range = start..start + memory.mapped();
     }
     ranges
-}
-
-/// The process's mappings, read piece by piece: there is no heap.
-struct Maps {
-    fd: isize,
-    bytes: [u8; 1024],
-    filled: usize,
-    at: usize,
-}
-
-impl Maps {
-    fn open() -> Option<Maps> {
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        // SAFETY: a string.
-        let fd = unsafe { syscall!(libc::SYS_openat, libc::AT_FDCWD, MAPS.as_ptr(), flags) };
-        (fd >= 0).then_some(Maps { fd, bytes: [0; 1024], filled: 0, at: 0 })
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        if self.at == self.filled {
-            // SAFETY: the kernel writes at most that many bytes there.
-            let read =
-                unsafe { syscall!(libc::SYS_read, self.fd, self.bytes.as_mut_ptr(), self.bytes.len()) };
-            (self.at, self.filled) = (0, usize::try_from(read).ok().filter(|read| *read > 0)?);
-        }
-        self.at += 1;
-        self.bytes.get(self.at - 1).copied()
-    }
-
-    /// A hexadecimal number, and what follows it is skipped.
-    fn number(&mut self) -> Option<usize> {
-        let mut number = 0;
-        while let Some(digit) = char::from(self.byte()?).to_digit(16) {
-            number = number << 4 | digit as usize;
-        }
-        Some(number)
-    }
-
-    /// The next mapping: a line begins with `start-end `.
-    fn next(&mut self) -> Option<Range<usize>> {
-        let range = self.number()?..self.number()?;
-        while self.byte()? != b'\n' {}
-        Some(range)
-    }
-}
-
-impl Drop for Maps {
-    fn drop(&mut self) {
-        // SAFETY: opened above, and nobody else knows of it.
-        unsafe { syscall!(libc::SYS_close, self.fd) };
-    }
 }

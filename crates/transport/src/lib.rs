@@ -81,7 +81,7 @@ pub use local::{
     create_local, create_resolved, create_with_head, list_local, open_local_file, page_size_for,
     remove_local, reserve_local, Local, LocalPool,
 };
-pub use maps::Mapped;
+pub use maps::{each_mapping, Mapped};
 pub use pool_ref::{Origin, PoolRef, NAME_MAX, PATH_MAX};
 pub use process::namespaces_number;
 pub use source::{Source, SOURCES_BASE};

@@ -69,6 +69,12 @@ fn each_line(each: &mut dyn FnMut(&Line) -> ControlFlow<()>) -> Option<()> {
     }
 }
 
+/// Calls `each` with the addresses of every mapping of this process, in their order, until it breaks. `None`:
+/// the kernel does not tell them (proc_pid_maps(5)).
+pub fn each_mapping(each: &mut dyn FnMut(Range<usize>) -> ControlFlow<()>) -> Option<()> {
+    each_line(&mut |line| each(line.range()))
+}
+
 /// Calls `each` with every mapping of the file that is mapped at `whole` from `begins` on, that one left out,
 /// in the order of addresses. `None`: that can't be told.
 pub(crate) fn each(whole: &Range<usize>, begins: u64, each: &mut dyn FnMut(Mapped)) -> Option<()> {
