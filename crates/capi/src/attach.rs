@@ -50,7 +50,7 @@ impl Piece {
         self.addr == self.base
     }
 
-    /// The same attachment elsewhere.
+    /// The piece of an attachment, at the addresses to which a program has moved it.
     pub fn moved(&self, to: Range<usize>) -> Piece {
         Piece { base: to.start, addr: to.start, len: to.len(), begins: self.offset(), ..*self }
     }

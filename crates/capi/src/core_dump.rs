@@ -1,7 +1,7 @@
-//! What core dumps hold. The kernel's segments are anonymous shared memory to it, which a dump holds unless
-//! its filter says otherwise (core(5)); a pool's are parts of a file, which it does not hold. So a process
-//! that attaches one gets a filter that lets files' shared memory in, if its own lets anonymous one in. The
-//! mapping of the whole pool is left out of dumps all the same.
+//! Core dumps hold what a process has attached. The kernel's segments are anonymous shared memory to it,
+//! which a dump holds unless its filter says otherwise (core(5)); a pool's are parts of a file, which it does
+//! not hold. So a process that attaches one gets a filter that lets files' shared memory in, if its own lets
+//! anonymous one in. The mapping of the whole pool is left out of dumps all the same.
 
 use crate::raw::{self, syscall};
 use core::ffi::CStr;

@@ -53,7 +53,7 @@ fn put(gate: &Inside, piece: Piece, found: Result<Option<Range<usize>>, Unknown>
     owners.note(&piece);
 }
 
-/// Whether anything is mapped at an address.
+/// Asks the kernel whether the page at an address is mapped.
 fn is_mapped(addr: usize) -> bool {
     let mut is_present = 0u8;
     // Unlike `msync`, of which valgrind thinks that it touches what is there.
@@ -61,8 +61,8 @@ fn is_mapped(addr: usize) -> bool {
     unsafe { syscall!(libc::SYS_mincore, addr, 1usize, &raw mut is_present) == 0 }
 }
 
-/// What is mapped of a pool, from the first that is wanted on as far as it goes on without a gap, `len` bytes
-/// at the most, or that one mapping.
+/// The first wanted mapping of a pool's file. It is joined with those that go on without a gap, in addresses
+/// and in the file, up to `len` bytes.
 fn first(pool: usize, len: usize, wanted: impl Fn(&Mapped) -> bool) -> Result<Option<Mapped>, Unknown> {
     let place = POOLS.get(pool).filter(|place| place.is_open()).ok_or(Unknown)?;
     let mut found = None::<Mapped>;
@@ -94,7 +94,7 @@ fn find(gate: &Inside, piece: &Piece, but: Option<usize>) -> Result<Option<Range
     Ok(first(piece.pool.into(), piece.len, wanted)?.map(|mapped| mapped.range))
 }
 
-/// What was moved to an address from a pool is attached there.
+/// Enters an attachment of a pool at an address to which a program has moved it.
 fn claim(gate: &Inside, pool: usize, addr: usize) {
     let Ok(Some(there)) = first(pool, PAGE as usize, |mapped| mapped.range.start == addr) else { return };
     let mut lost = None;

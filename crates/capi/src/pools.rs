@@ -154,8 +154,8 @@ impl OpenPool {
         Some(source)
     }
 
-    /// What is attached from now on is mapped by another source. One that the process has inherited is not
-    /// kept by it any more but for what it has mapped.
+    /// Closes the source by which the process maps what it attaches: later attachments get another one. What
+    /// is mapped by it keeps it.
     pub fn close_source(&'static self, _gate: &Inside) {
         // SAFETY: inside the gate.
         let Some((source, _)) = (unsafe { *self.source.get() }) else { return };

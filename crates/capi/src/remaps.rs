@@ -10,7 +10,7 @@ use crate::raw::syscall;
 use crate::state;
 use core::ffi::c_void;
 
-/// What libc's function returns.
+/// The value that libc's function returns for a result of the kernel; errno is set.
 fn returned(result: isize) -> isize {
     errno::from_kernel(result).unwrap_or_else(|error| {
         errno::set(error.0);

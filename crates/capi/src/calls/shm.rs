@@ -170,8 +170,8 @@ fn count(
 /// So many attachments are looked through at each `shmat`.
 const FEW: usize = 64;
 
-/// What is mapped at an address is now mapped in another range, too. If that can't be counted, or not soon,
-/// it is an heir of what it was made of.
+/// Counts an attachment that a program has doubled: the one at an address is mapped in another range, too. If
+/// that can't be counted, or not soon, it is an heir of what it was made of.
 pub fn double(addr: usize, to: Range<usize>) {
     state::know_inherited();
     let mut owners = Owners::new();

@@ -96,6 +96,7 @@ pub fn clean(c: &Ctx, soil: Soil) -> Option<u64> {
 
 /// Gives the memory of a destroyed segment back to the host. Returns the pages that may not read as zeros
 /// now.
+///
 /// How many there are only the pool says, and a member may have it say all of them: so no more is given back
 /// of a segment than the process was `told`, and where it was told nothing, not for long.
 pub fn give_back(c: &Ctx, signals: &SignalsBlocked, range: Range, told: Option<u64>) -> Soil {
