@@ -207,7 +207,10 @@ fn no_command_outlives_its_remote_shell() {
             sleep 0.0$i; kill -9 $one; sleep 0.0$i; kill -9 $other
         done 2>/dev/null
         while pgrep -f "^sleep 86204" >/dev/null; do sleep 0.1; done; exit 4"#;
-    assert_eq!(scratch.launch(script).unwrap(), 4);
+    // A launcher that takes longer than three seconds for that is ended, since it goes on without them.
+    let code = scratch.launch(script).unwrap();
+    assert!(code == 4 || code == 125, "{code}");
+    assert!(ends("sleep\u{0}86204"), "all are gone");
 }
 
 /// A shell command that says a million times what a hostile relay may ask for.

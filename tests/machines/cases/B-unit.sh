@@ -13,7 +13,8 @@ pool=unit-$VSHMEM_CLUSTER
 clean_up() {
     [ ! -e "/dev/shm/vshmem.$(id -u)/$pool" ] || vshmem pool rm "$pool"
 }
-sed -e "s|@BINDIR@/vshmem|$VSHMEM_BIN|" "$MACHINES_ROOT/packaging/vshmem-agent-guest.service.in" \
+# Not where it was built, which may be below /home: services do not see that.
+sed -e "s|@BINDIR@/vshmem|/run/front-end/vshmem|" "$MACHINES_ROOT/packaging/vshmem-agent-guest.service.in" \
     >"$work/front.service"
 vshmem pool create "$pool" --size 16M >"$work/out"
 if ! LIMIT=300 vshmem up -n 1 --no-net --spare-pools 1 >"$work/up" 2>&1; then

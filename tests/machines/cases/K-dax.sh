@@ -72,6 +72,10 @@ LIMIT=300 code "System V's conformance tests pass there" 0 vshmem exec -u root v
     env TESTS="${MACHINES_FULL:+sem msg }shm" POOL=/dev/dax1.0 SHMLBA=2097152 \
     "$MACHINES_ROOT/tests/conformance/run.sh" "$VSHMEM_LIB"
 grep '^FAIL' "$work/out" | sed 's/^/        /'
+has_no_segments() {
+    [ "$(vshmem ipcs --pool "$1" --json | field 'told["pools"][0]["segments"]')" = "[]" ]
+}
+eventually "what they have left is freed" has_no_segments "$large"
 on_large perl -e 'shmwrite(shmget($_, 5000, 01600) // die, "by $_", 0, 8) || die for 1 .. 3'
 code "segments that the host has made" 0 vshmem run --vm vm1 -e VSHMEM_POOL="$large" --no-prefix -- \
     perl -e 'my $text;

@@ -2,9 +2,10 @@
 # In a machine: starts the unit of the front end by a systemd in name spaces of its own, and has it take the
 # port of the machine's own front end. Prints how the kernel confines it then.
 #
-#   unit.sh UNIT PROGRAM    PROGRAM: what the unit starts
-unit=$1 program=$2
-mkdir -p /run/systemd/system/front.service.d /sys/fs/cgroup/systemd
+#   unit.sh UNIT PROGRAM    PROGRAM: of this the unit starts a copy, /run/front-end/vshmem
+unit=$1 program=/run/front-end/vshmem
+mkdir -p /run/systemd/system/front.service.d /sys/fs/cgroup/systemd /run/front-end
+cp "$2" "$program"
 cp "$unit" /run/systemd/system/front.service
 # Nothing else is started, and systemd takes this for a container.
 printf '[Unit]\nDefaultDependencies=no\nConditionVirtualization=\n' \
