@@ -94,6 +94,10 @@ contains "it is granted a pool, and its front end says that it can be used" '"us
 passed "that is: $told"
 contains "libvirt knows of the device" "<shmem name='$name'" "$(virsh dumpxml "$domain")"
 
+# With the domain, libvirt would save the pool as it is, and later write that over what others have in it.
+code "libvirt does not save it" 1 virsh -q save "$domain" "$work/saved"
+code "nor takes a snapshot" 1 virsh -q snapshot-create "$domain"
+equal "and it runs on" running "$(virsh -q domstate "$domain" | xargs)"
 on_host env VSHMEM_POOL="$pool" perl "$common/tell.pl" "to a domain"
 equal "it hears the host" "to a domain" \
     "$(vshmem run -c "$adopted" -n 1 --no-prefix -e VSHMEM_POOL="$name" -- python3 "$common/hear.py" 2>&1)"

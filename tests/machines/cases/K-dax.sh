@@ -14,6 +14,11 @@ contains "up says how they have the pool" "by dax: it is cached, and waiters loo
 equal "a machine has it as a device of its own kernel's making" "64M cached, nap /dev/dax0.0" \
     "$(vshmem exec vm1 -- "$VSHMEM_BIN" pool ls | awk '$1 == "default" { print $2, $5, $6, $7 }')"
 
+# Moved, it would have the pool as it was, and write that over what others have.
+contains "QEMU refuses to move it, whatever it has mounted" "peer mode" "$(monitor vm0 query-migrate)"
+equal "by a device that it does not see" "" \
+    "$(vshmem exec vm0 -- sh -c 'grep -l 0x1110 /sys/bus/pci/devices/*/device')"
+
 vshmem exec -u root vm0 -- "$MACHINES_TARGET/release/transport-contract" default >"$work/contract" 2>&1
 equal "the transport keeps its contract" 0 $?
 contains "and it is this one" "transport dax" "$(cat "$work/contract")"

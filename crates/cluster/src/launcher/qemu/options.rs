@@ -161,6 +161,14 @@ fn files(out: &mut Arguments, shares: &[Share]) {
     }
 }
 
+/// QEMU would send a pool along with a machine that somebody moves or saves, and write what it was over what
+/// others have in it meanwhile. It refuses that where there is memory by ivshmem, but not of persistent
+/// memory. So there is a page by ivshmem, too, where no guest looks: in a slot without function 0.
+pub const STAYS: [(&str, &str); 2] = [
+    ("-object", "memory-backend-ram,id=vshmem-stays,size=4k,share=on"),
+    ("-device", "ivshmem-plain,memdev=vshmem-stays,bus=pcie.0,addr=0x1b.1"),
+];
+
 /// Each pool behind a port of its own, and spare ports.
 fn pools(out: &mut Arguments, spec: &MachineSpec<'_>) {
     for port in ports::devices(spec.ports, spec.pools.len()) {
@@ -183,11 +191,13 @@ fn pools(out: &mut Arguments, spec: &MachineSpec<'_>) {
         out.add("-object", &format!("memory-backend-file,id={backing},{memory}"));
         let shown = match pool.dax {
             true => format!("virtio-pmem-pci,memdev={backing}"),
-            // Not master=on: QEMU would send the pool along with a machine that somebody moves, and write
-            // what it was over what others have in it meanwhile. So it refuses to move one that has a pool.
+            // Not master=on, as it stays where it is ([`STAYS`]).
             false => format!("ivshmem-plain,memdev={backing}"),
         };
         out.add("-device", &format!("{shown},id={device},bus={port}"));
+    }
+    if spec.pools.iter().any(|pool| pool.dax) {
+        STAYS.iter().for_each(|(name, value)| out.add(name, value));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::acl::TemporaryAcl;
 use super::doorbell::VECTORS;
-use super::options::with_head;
+use super::options::{with_head, STAYS};
 use super::pci::{FreeBus, PoolDevice};
 use super::ports::{pool_of_backing, Generation};
 use super::qmp::Qmp;
@@ -50,6 +50,9 @@ pub fn plug(
             json!({"driver": "ivshmem-doorbell", "id": id, "bus": bus.bus, "chardev": backing, "vectors": VECTORS})
         }
         None => {
+            if pool.transport.is_some() {
+                stays(qmp)?;
+            }
             let size = if pool.transport.is_some() { with_head(pool.size) } else { pool.size };
             add_memory(qmp, access, pool, &backing, size)?;
             match pool.transport {
@@ -64,6 +67,18 @@ pub fn plug(
         ),
         _ => error,
     })
+}
+
+/// Whether QEMU refuses to move or save the machine.
+fn stays(qmp: &mut Qmp) -> Result<()> {
+    let told = qmp.call("query-migrate", json!({}))?;
+    let mut reasons = told["blocked-reasons"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    if reasons.any(|why| why.contains("peer mode")) {
+        return Ok(());
+    }
+    let words: Vec<_> = STAYS.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    Err(error!("QEMU would move or save the pool with the machine, and write what it was over what others have in it")
+        .hint(format!("Start it with: {}", words.join(" "))))
 }
 
 /// Makes QEMU map a pool's file.
