@@ -1,7 +1,6 @@
 //! A server for `GET /metrics`. Each connection has one request, which is limited in length and time.
 
 use crate::buffered_socket::BufferedSocket;
-use crate::error::{error, Explain, Result};
 use crate::metrics::CONTENT_TYPE;
 use rustix::net::SocketFlags;
 use std::collections::BTreeMap;
@@ -13,6 +12,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use vshmem_base::error::{error, Explain, Result};
 
 /// Most connections at a time; further ones wait in the listening socket's backlog.
 const MOST: usize = 16;

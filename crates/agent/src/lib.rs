@@ -5,7 +5,6 @@
 //! | --- | --- |
 //! | [`ivshmem`], [`xen`] | the brokers of transports: they give pools to machines, and know which machines live |
 //! | [`dax`] | the devices of a transport that has no broker |
-//! | [`error`] | the error type, for the command line, too |
 //! | [`guest`] | the front end: a machine's pools, which come and go |
 //! | `worker`, `quarantine` | a thread for each pool, and how often it makes a pass |
 //! | `reaper`, `reclaimer` | what it does in a pass: cleaning up after the dead, giving memory back |
@@ -14,13 +13,10 @@
 //! | `sigbus` | surviving the truncation of a pool's file |
 //! | `metrics`, `http` | what a back end knows, for Prometheus |
 //! | `peer` | the process at the other end of a socket |
-//! | [`signals`] | signals as a descriptor |
-//! | `text` | making untrusted texts safe for a terminal |
 
 mod buffered_socket;
 #[path = "../../transport/dax/guest.rs"]
 pub mod dax;
-pub mod error;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod guest;
@@ -36,16 +32,12 @@ mod quarantine;
 mod reaper;
 mod reclaimer;
 mod sigbus;
-pub mod signals;
-mod text;
 mod worker;
 #[path = "../../transport/xen/broker/mod.rs"]
 pub mod xen;
 
-pub use error::{Error, Result};
 pub use joined_pool::{now, JoinedPool};
 pub use peer::peer_of;
-pub use text::{plain, printable};
 
 /// The kinds of devices by which a machine is given pools while it runs, or when it starts.
 pub const DEVICES: [&dyn guest::Devices; 2] = [&ivshmem::Devices, &dax::Devices];

@@ -3,8 +3,8 @@
 //! There is a series for each pool, and for each of its members, but none for an IPC object: members decide
 //! how many of those there are.
 
-use crate::text::plain;
 use std::fmt::{Display, Write};
+use vshmem_base::text::plain;
 
 /// The media type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -9,8 +9,8 @@ use vshmem_balance::host::live;
 use vshmem_balance::simulator::many::{self, Scenario};
 use vshmem_balance::simulator::paper;
 use vshmem_balance::{report, INTERVAL};
-use vshmem_cluster::document::{schema, Document};
-use vshmem_cluster::{error, Error, Result};
+use vshmem_base::document::{schema, Document};
+use vshmem_base::{error, Error, Result};
 use vshmem_place::hwloc;
 use vshmem_place::topology::Topology;
 

@@ -2,7 +2,7 @@
 
 use crate::simulator::many::{Outcome, Scenario};
 use crate::simulator::paper::{Scheduling, Table};
-use vshmem_cluster::size;
+use vshmem_base::size;
 use vshmem_place::topology::Topology;
 
 /// The published table beside the model's.

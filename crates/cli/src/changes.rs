@@ -6,9 +6,10 @@ use crate::output::print;
 use crate::size;
 use clap::Args;
 use std::time::{Duration, Instant};
+use vshmem_base::{error, interrupt, Result};
 use vshmem_cluster::{
-    apply, changeable, changes, described, error, grown, interrupt, repair as repair_once, shrunk,
-    watch_cluster, Change, Permitted, PoolOptions, Progress, Result, UpOptions,
+    apply, changeable, changes, described, grown, repair as repair_once, shrunk, watch_cluster, Change,
+    Permitted, PoolOptions, Progress, UpOptions,
 };
 
 #[derive(Args)]

@@ -5,9 +5,10 @@ use crate::json::print_document;
 use crate::output::print;
 use schemars::JsonSchema;
 use serde::Serialize;
+use vshmem_base::{error::OUR_FAILURE, Result};
 use vshmem_cluster::check::{check as look, CheckReport};
+use vshmem_cluster::declare_dead_machines;
 use vshmem_cluster::pools::{find, name_of};
-use vshmem_cluster::{declare_dead_machines, Result, OUR_FAILURE};
 
 /// Exit codes, those of fsck(8).
 const WHOLE: u8 = 0;

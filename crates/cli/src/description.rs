@@ -6,12 +6,13 @@ use schemars::generate::SchemaSettings;
 use schemars::transform::{transform_subschemas, Transform};
 use schemars::Schema;
 use serde_json::Value;
+use vshmem_base::{error, Result};
 use vshmem_cluster::description::cluster::{Description, Group, PagesWanted, Placement, Pool, Size};
 use vshmem_cluster::description::file::File;
 use vshmem_cluster::description::network::Network;
 use vshmem_cluster::description::pools::OWN;
 use vshmem_cluster::placement::rules::{Insist, Memory};
-use vshmem_cluster::{error, HostPool, Launcher, Result, UpOptions};
+use vshmem_cluster::{HostPool, Launcher, UpOptions};
 
 /// The launcher and the options that a command line means.
 pub fn options(up: &args::Up) -> Result<(&'static dyn Launcher, UpOptions)> {

@@ -11,8 +11,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use vshmem_base::{library, Error, Result};
 use vshmem_cluster::pools::{lookup, Lookup};
-use vshmem_cluster::{library, Error, Result};
 
 /// The explanation, for JSON.
 #[derive(Serialize, JsonSchema)]

@@ -7,8 +7,9 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
-use vshmem_cluster::document::Document;
-use vshmem_cluster::{grant as give, interrupt, launchers, revoke as take, GrantResult, HostPool, Result};
+use vshmem_base::document::Document;
+use vshmem_base::{interrupt, Result};
+use vshmem_cluster::{grant as give, launchers, revoke as take, GrantResult, HostPool};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -213,8 +214,8 @@ mod tests {
     fn the_first_failure_is_the_code() {
         let names = ["a", "b", "c"].map(String::from);
         let code = each(&names, |name| match name {
-            "b" => Err(vshmem_cluster::Error::new("no").code(1)),
-            "c" => Err(vshmem_cluster::Error::new("no")),
+            "b" => Err(vshmem_base::Error::new("no").code(1)),
+            "c" => Err(vshmem_base::Error::new("no")),
             _ => Ok(()),
         });
         assert_eq!(code.unwrap(), 1);

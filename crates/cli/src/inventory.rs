@@ -8,7 +8,8 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{json, Value};
 use std::path::Path;
-use vshmem_cluster::{all_of, error, uplink_of, Addresses, Explain, Machine, MachineState, Record, Result};
+use vshmem_base::{error, Explain, Result};
+use vshmem_cluster::{all_of, uplink_of, Addresses, Machine, MachineState, Record};
 
 #[derive(Args)]
 #[command(after_help = "\

@@ -7,11 +7,11 @@ use crate::{args, size};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Display;
+use vshmem_base::{Error, Result};
 use vshmem_cluster::contents::{contents, remove, Contents, Kind, Target};
 use vshmem_cluster::pools::{find, name_of};
 use vshmem_cluster::processes::Process;
 use vshmem_cluster::sample::{Object, Queue, Segment, Set};
-use vshmem_cluster::{Error, Result};
 
 /// Lists the IPC objects in pools.
 pub fn ipcs(ipcs: &args::Ipcs) -> Result<u8> {

@@ -2,8 +2,8 @@
 
 use crate::output::print;
 use serde::Serialize;
-use vshmem_cluster::document::Document;
-use vshmem_cluster::Result;
+use vshmem_base::document::Document;
+use vshmem_base::Result;
 
 /// Prints a document.
 pub fn print_document(body: impl Serialize) -> Result<()> {

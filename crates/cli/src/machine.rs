@@ -2,7 +2,8 @@
 
 use crate::output::print;
 use clap::Subcommand;
-use vshmem_cluster::{connect_here, host_keys_here, lease_address, write_hosts, Explain, Result};
+use vshmem_base::{Explain, Result};
+use vshmem_cluster::{connect_here, host_keys_here, lease_address, write_hosts};
 
 #[derive(Subcommand)]
 pub enum Machine {

@@ -10,6 +10,7 @@ use serde::Serialize;
 use std::fmt::Display;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
+use vshmem_base::{interrupt, Result};
 use vshmem_cluster::participants::Member;
 use vshmem_cluster::placement::binding::Resident;
 use vshmem_cluster::placement::cpuset::CpuSet;
@@ -19,9 +20,9 @@ use vshmem_cluster::placement::rules::Rules;
 use vshmem_cluster::pools::find;
 use vshmem_cluster::sample::Watched;
 use vshmem_cluster::{
-    attached_machines, down as end, health, interrupt, launchers, list, restart as start_anew, up as start,
-    uplink_of, Addresses, AttachedStatus, Card, Health, How, Listed, Machine, MachineState, MadePool,
-    Monitor, Permitted, Progress, Record, Result, Running,
+    attached_machines, down as end, health, launchers, list, restart as start_anew, up as start, uplink_of,
+    Addresses, AttachedStatus, Card, Health, How, Listed, Machine, MachineState, MadePool, Monitor,
+    Permitted, Progress, Record, Running,
 };
 use vshmem_devices::choose::Assigned;
 

@@ -47,8 +47,8 @@ use clap::Parser;
 use commands::{Cli, Command};
 use std::ffi::OsString;
 use std::process::ExitCode;
-use vshmem_cluster::size;
-use vshmem_cluster::Result;
+use vshmem_base::size;
+use vshmem_base::Result;
 use vshmem_mpi::implementation::library_version;
 
 fn main() -> ExitCode {

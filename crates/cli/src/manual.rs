@@ -7,7 +7,7 @@ use clap_mangen::Man;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use vshmem_cluster::{error, Result};
+use vshmem_base::{error, Result};
 
 /// The generated pages have the date of this one.
 const BY_HAND: &str = include_str!("../../../docs/man/vshmem.1");

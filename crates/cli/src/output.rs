@@ -1,11 +1,11 @@
 //! Output, and commands on several names.
 
 use std::io::{self, Write};
-use vshmem_cluster::{error, Result};
+use vshmem_base::{error, Result};
 
 /// Prints text, which may quote a machine or a member of a pool. It is not an error if nobody reads it.
 pub fn print(text: &str) -> Result<()> {
-    let text = vshmem_cluster::plain(text);
+    let text = vshmem_base::plain(text);
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(error!("could not write the answer: {e}")),

@@ -6,10 +6,11 @@ use crate::table::Table;
 use crate::{args, size};
 use schemars::JsonSchema;
 use serde::Serialize;
+use vshmem_base::{Error, Result};
+use vshmem_cluster::check_unused;
 use vshmem_cluster::pools::{
     create, create_on, device_at, list, remove, reserve, Form, Listed, DEFAULT_POOL,
 };
-use vshmem_cluster::{check_unused, Error, Result};
 
 /// Makes, lists or removes pools.
 pub fn pool(pool: args::Pool) -> Result<u8> {

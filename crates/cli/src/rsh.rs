@@ -3,7 +3,8 @@
 
 use clap::Args;
 use std::ffi::OsString;
-use vshmem_cluster::{call_relay, relay, serve_commands, Result};
+use vshmem_base::Result;
+use vshmem_cluster::{call_relay, relay, serve_commands};
 
 #[derive(Args)]
 pub struct Rsh {

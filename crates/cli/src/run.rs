@@ -3,10 +3,8 @@
 use crate::{args, explain};
 use std::ffi::OsString;
 use std::path::Path;
-use vshmem_cluster::{
-    error, find, library, run as run_jobs, Error, Identity, Job, Location, Machine, Record, Result,
-    RunOptions,
-};
+use vshmem_base::{error, library, user::Identity, Error, Result};
+use vshmem_cluster::{find, run as run_jobs, Job, Location, Machine, Record, RunOptions};
 
 /// The shell that every machine has.
 const SHELL: &str = "/bin/sh";

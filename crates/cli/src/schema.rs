@@ -3,7 +3,7 @@
 use crate::output::print;
 use clap::ValueEnum;
 use schemars::Schema;
-use vshmem_cluster::{document, Result};
+use vshmem_base::{document, Result};
 
 /// The commands that have `--json`.
 #[derive(Clone, Copy, ValueEnum)]
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::description;
     use serde_json::Value;
-    use vshmem_cluster::document::VERSION;
+    use vshmem_base::document::VERSION;
 
     /// Each object's properties are told as far down as there are any. One alone is a case, which is told as
     /// a whole.

@@ -10,7 +10,8 @@ use std::fmt::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use vshmem_cluster::{error, find, run, Error, Explain, Job, Machine, Record, Result, RunOptions};
+use vshmem_base::{error, Error, Explain, Result};
+use vshmem_cluster::{find, run, Job, Machine, Record, RunOptions};
 
 /// The port of an ssh server, if none is said.
 const PORT: u16 = 22;

@@ -6,7 +6,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
-use vshmem_cluster::{error, launch, Host, Identity, Job, Launch, Location, Reached, Result};
+use vshmem_base::{error, user::Identity, Result};
+use vshmem_cluster::{launch, Host, Job, Launch, Location, Reached};
 
 const VSHMEM: &str = env!("CARGO_BIN_EXE_vshmem");
 

@@ -1,10 +1,10 @@
 //! Checks a pool's integrity, after repairing what dead processes have left.
 
 use crate::client::Client;
-use crate::error::{error, Result, OUR_FAILURE};
 use crate::pools::name_of;
 use std::thread;
 use std::time::Duration;
+use vshmem_base::error::{error, Result, OUR_FAILURE};
 use vshmem_ipc::check::{inspect, repair, scratch_for, Repaired};
 use vshmem_ipc::{Budget, Ctx};
 use vshmem_transport::PoolRef;

@@ -1,13 +1,13 @@
 //! A client of a pool: this process joins it to read or remove something, as any program on Vshmem does.
 
-use crate::error::{error, Result};
 use crate::ids;
 use crate::participants::MemberId;
-use crate::user::Identity;
 use crate::view::View;
 use std::mem::ManuallyDrop;
 use std::time::Duration;
 use vshmem_agent::JoinedPool;
+use vshmem_base::error::{error, Result};
+use vshmem_base::user::Identity;
 use vshmem_ipc::{liveness, Ctx};
 use vshmem_pool::{Budget, Kernel, Pool, ProcId};
 use vshmem_transport::{Handle, Liveness, PoolRef};

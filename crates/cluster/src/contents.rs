@@ -1,7 +1,6 @@
 //! The contents of a pool, and removing IPC objects.
 
 use crate::client::Client;
-use crate::error::Result;
 use crate::participants::{Member, Waiter};
 use crate::pools::name_of;
 use crate::processes::{Process, Processes};
@@ -9,6 +8,7 @@ use crate::sample::{Queue, Sample, Segment, Set};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::{Duration, Instant};
+use vshmem_base::error::Result;
 use vshmem_ipc::{msg, sem, shm, stats, Ctx, Errno};
 use vshmem_transport::PoolRef;
 

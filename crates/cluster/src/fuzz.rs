@@ -14,7 +14,7 @@ use crate::state::settings::Settings;
 use crate::wire::frame::{encode, Interruption, Parser, MAX_PAYLOAD};
 use crate::wire::greeting::{find_greeting, HELLO, WELCOME};
 use crate::wire::message::{AgentMessage, HostMessage};
-use crate::{elf, modules, processes, user};
+use crate::{modules, processes};
 use std::cell::RefCell;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -22,6 +22,7 @@ use std::path::Path;
 use std::rc::Rc;
 use vshmem_agent::guest::protocol::{GrantResponse, GuestStatus};
 use vshmem_agent::guest::Lines;
+use vshmem_base::{elf, user};
 
 /// A parser under test.
 pub type Reader = fn(&[u8]);

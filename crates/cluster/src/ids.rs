@@ -1,9 +1,9 @@
 //! The maps between this kernel's user and group ids and those in pools, as programs on Vshmem use them.
 
-use crate::error::{error, Error, Result};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::LazyLock;
+use vshmem_base::error::{error, Error, Result};
 use vshmem_transport::ids::{IdMap, IdMapError, Ids};
 
 static IDS: LazyLock<std::result::Result<Ids, (Option<&'static str>, IdMapError)>> = LazyLock::new(read);

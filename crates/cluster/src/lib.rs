@@ -19,7 +19,6 @@
 //! | `state` | what is written down of clusters |
 //! | `view`, `client` | pools that are open, to look at or joined |
 //! | `contents`, `check`, `sample` | what is found in them |
-//! | `document` | what commands print with `--json` |
 //! | `wire` | the protocol between a host and a machine's agent |
 
 mod boot;
@@ -29,33 +28,22 @@ mod client;
 mod commands;
 pub mod contents;
 pub mod description;
-mod descriptors;
-pub mod document;
-mod elf;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod guest;
 mod host;
 mod ids;
-mod interface;
-pub mod interrupt;
 mod launcher;
-pub mod library;
 pub mod limits;
-mod memory;
 mod modules;
 pub mod participants;
 pub mod placement;
 pub mod pools;
 pub mod processes;
-mod random;
 pub mod rates;
 mod remote_shell;
 pub mod sample;
-mod signals;
-pub mod size;
 mod state;
-mod user;
 mod view;
 mod wire;
 
@@ -98,18 +86,9 @@ pub use launcher::running::Running;
 pub use launcher::starting::uplink_of;
 pub use launcher::table as launchers;
 pub use launcher::traits::Launcher;
-pub use random::bytes as random_bytes;
 pub use remote_shell::{call as call_relay, relay};
-pub use state::directories::{boot_id, private_directory, runtime_directory, runtime_path};
 pub use state::host_pool::HostPool;
-pub use state::lock::{lock_at, Lock};
 pub use state::machine::{all_of, find, Health, MachineState};
 pub use state::ports::Ports;
-pub use state::process::Process;
 pub use state::record::{Granted, Machine, MadePool, Record};
-pub use state::stored;
 pub use state::uplink::{Addresses, Card};
-pub use user::Identity;
-use vshmem_agent::error;
-pub use vshmem_agent::error::{error, Error, Explain, Result, OUR_FAILURE};
-pub use vshmem_agent::{plain, printable};

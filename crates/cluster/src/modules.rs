@@ -1,12 +1,12 @@
 //! The kernel modules that a machine needs, in the order of loading, without `depmod`: a kernel package that
 //! was only unpacked has no modules.dep, but each module names its dependencies.
 
-use crate::elf;
-use crate::error::{error, Explain, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use vshmem_base::elf;
+use vshmem_base::error::{error, Explain, Result};
 
 /// A module ready to be loaded.
 #[derive(Debug)]

@@ -1,8 +1,6 @@
 //! Pools on this kernel: the files that `VSHMEM_POOL` names, and in a machine its devices.
 
-use crate::error::{error, Error, Result};
 use crate::limits::Limit;
-use crate::memory;
 use crate::view::OpenPool;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -11,6 +9,8 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use vshmem_base::error::{error, Error, Result};
+use vshmem_base::memory;
 use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::PAGE;
 use vshmem_pool::{Limits, Mem, Params, Pool, Uuid};

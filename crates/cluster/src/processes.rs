@@ -2,7 +2,6 @@
 //! have several of these: containers. The pool identifies the namespace by a number; /proc tells the pid here
 //! and the container's host name.
 
-use crate::state::process::pid_inside;
 use crate::view::View;
 use rustix::fd::AsRawFd;
 use schemars::JsonSchema;
@@ -12,6 +11,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use vshmem_base::process::pid_inside;
 use vshmem_ipc::stats::Who;
 use vshmem_transport::namespaces_number;
 

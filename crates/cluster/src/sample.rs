@@ -3,7 +3,6 @@
 //!
 //! It is read without a lock (`vshmem_ipc::stats`), so nobody waits for it, and nothing in it is trusted.
 
-use crate::error::Result;
 use crate::ids;
 use crate::participants::{Member, Waiter};
 use crate::pools::{name_of, octal};
@@ -16,6 +15,7 @@ use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+use vshmem_base::error::Result;
 use vshmem_ipc::stats::{self};
 use vshmem_transport::{Origin, PoolRef};
 

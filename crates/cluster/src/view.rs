@@ -1,7 +1,7 @@
 //! Looking at an open pool without a lock. Nobody waits for it, and nothing in the pool is trusted.
 
-use crate::error::{error, Result};
 use std::mem::ManuallyDrop;
+use vshmem_base::error::{error, Result};
 use vshmem_ipc::stats::{self, Who};
 use vshmem_pool::{Pool, Uuid};
 use vshmem_transport::{Handle, PoolRef};

@@ -10,7 +10,7 @@ use crate::want::{Want, Which};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use vshmem_agent::error::{error, Error, Result};
+use vshmem_base::error::{error, Error, Result};
 
 /// What a machine asks for.
 #[derive(Debug, Clone)]

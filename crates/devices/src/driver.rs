@@ -6,7 +6,7 @@ use crate::function::{Function, DEVICES};
 use crate::ledger::Held;
 use crate::tree::Tree;
 use std::io::ErrorKind;
-use vshmem_agent::error::{error, Error, Explain, Result};
+use vshmem_base::error::{error, Error, Explain, Result};
 
 /// The driver through which a program has a function to itself.
 pub const VFIO: &str = "vfio-pci";

@@ -13,7 +13,7 @@ use crate::tree::Tree;
 use crate::virtuals;
 use crate::want::Which;
 use std::collections::{BTreeMap, BTreeSet};
-use vshmem_agent::error::{error, Error, Result};
+use vshmem_base::error::{error, Error, Result};
 
 /// The devices of a host, and who holds them. The caller has the ledger's lock.
 pub struct Devices<'a> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use vshmem_agent::error::{error, Explain, Result};
+use vshmem_base::error::{error, Explain, Result};
 
 /// The format that this program writes.
 const VERSION: u32 = 1;

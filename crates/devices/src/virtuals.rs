@@ -4,7 +4,7 @@ use crate::address::Address;
 use crate::function::{Function, DEVICES};
 use crate::ledger::Made;
 use crate::tree::Tree;
-use vshmem_agent::error::{error, Explain, Result};
+use vshmem_base::error::{error, Explain, Result};
 
 /// So many are made at least, if there can be: their number can't change while one is used.
 const AHEAD: u32 = 8;

@@ -5,7 +5,7 @@ use crate::finding::Change;
 use crate::saved::{lock, Entry, Saved};
 use crate::system::System;
 use std::path::Path;
-use vshmem_agent::error::Result;
+use vshmem_base::error::Result;
 
 /// What became of a change.
 #[derive(Debug, PartialEq)]

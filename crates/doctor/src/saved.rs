@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
-use vshmem_agent::error::{error, Explain, Result};
+use vshmem_base::error::{error, Explain, Result};
 
 /// The changes of this boot.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! The hosts of a job as users name them, and how many ranks each of them gets.
 
-use vshmem_agent::error::{error, Error, Result};
+use vshmem_base::error::{error, Error, Result};
 
 /// A host as `-host` or a line of a host file names it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use launcher::PRRTE;
 use program::{libraries_of, named};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use vshmem_agent::error::{error, Error, Result};
+use vshmem_base::error::{error, Error, Result};
 
 /// A library and its version.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use crate::line::Line;
 use crate::{hydra, openmpi};
 use std::ffi::OsString;
 use std::path::Path;
-use vshmem_agent::error::{error, Result};
+use vshmem_base::error::{error, Result};
 
 impl Mpi {
     /// The words of the launcher, which starts its daemons by the remote shell `rsh`.

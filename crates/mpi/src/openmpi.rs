@@ -5,7 +5,7 @@ use crate::line::Line;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use vshmem_agent::error::{error, Result};
+use vshmem_base::error::{error, Result};
 
 /// Variables by which a daemon of an MPI that was moved finds its files.
 const PREFIXES: [&[u8]; 3] = [b"OPAL_PREFIX", b"PMIX_PREFIX", b"PRTE_PREFIX"];

@@ -3,13 +3,14 @@
 use crate::options::{Options, Strict};
 use std::io::Read;
 use std::path::Path;
+use vshmem_base::{error, Explain, Result};
 use vshmem_cluster::description::cluster::{Description, Placement};
 use vshmem_cluster::description::file::File;
 use vshmem_cluster::placement::cpuset::CpuSet;
 use vshmem_cluster::placement::pages::Pages;
 use vshmem_cluster::placement::request::{Machine, Request, Taken, VERSION};
 use vshmem_cluster::placement::rules::{Insist, Memory, Rules};
-use vshmem_cluster::{error, near_devices, pages_left_by_others, taken_by_others, Explain, Result};
+use vshmem_cluster::{near_devices, pages_left_by_others, taken_by_others};
 
 /// What is to be placed.
 pub struct Wanted {

@@ -10,7 +10,8 @@ pub use vshmem_agent::ivshmem::Status;
 
 use vshmem_agent::ivshmem::client::{ensure, request, restart_without, status};
 use vshmem_agent::ivshmem::{run_part, Directory, Part, Program, Request, MOST_VECTORS};
-use vshmem_cluster::{agent_directory, error, Result};
+use vshmem_base::{error, Result};
+use vshmem_cluster::agent_directory;
 
 #[derive(Args)]
 #[command(after_help = "\

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 use std::io::Write;
 use std::time::Duration;
 use vshmem_agent::xen::{default_limits, join, own, withdraw, OwnOptions, Until, Withdrawal};
+use vshmem_base::{error, Result};
 use vshmem_cluster::limits::Limit;
-use vshmem_cluster::{error, Result};
 
 #[derive(Subcommand)]
 #[command(after_help = "\

@@ -15,7 +15,6 @@ pub mod protocol;
 pub use devices::{give, Devices};
 pub use lines::Lines;
 
-use crate::error::{Error, Result};
 use channel::Channel;
 use pools::Pools;
 use protocol::{ErrorResponse, GuestRequest, GuestStatus};
@@ -23,6 +22,7 @@ use std::fs;
 use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use vshmem_base::error::{Error, Result};
 
 /// How often devices are scanned for.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);

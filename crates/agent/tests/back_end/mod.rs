@@ -63,7 +63,7 @@ impl BackEnd {
     }
 
     /// Has a pool served; returns the socket to which machines connect.
-    pub fn serve(&self, pool: &Path) -> vshmem_agent::Result<PathBuf> {
+    pub fn serve(&self, pool: &Path) -> vshmem_base::Result<PathBuf> {
         let serve = Request::Serve { pool: pool.to_str().unwrap().into(), vectors: VECTORS };
         Ok(request(&self.program.directory, &serve)?.unwrap())
     }

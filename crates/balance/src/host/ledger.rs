@@ -6,8 +6,13 @@ use super::threads;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
-use vshmem_cluster::{boot_id, lock_at, runtime_directory, stored, Lock, Process};
-use vshmem_cluster::{error, Result};
+use vshmem_base::{
+    directories::{boot_id, runtime_directory},
+    lock::{lock_at, Lock},
+    process::Process,
+    stored,
+};
+use vshmem_base::{error, Result};
 
 const VERSION: u32 = 1;
 const LEDGER: &str = "balance.json";

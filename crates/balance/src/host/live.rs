@@ -7,9 +7,9 @@ use crate::policy::Settings;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::{Duration, Instant};
-use vshmem_cluster::document::Document;
+use vshmem_base::document::Document;
+use vshmem_base::{interrupt, size, Result};
 use vshmem_cluster::placement::cpuset::CpuSet;
-use vshmem_cluster::{interrupt, size, Result};
 use vshmem_place::topology::Topology;
 
 /// How to go about it.

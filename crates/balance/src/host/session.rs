@@ -10,7 +10,7 @@ use crate::policy::{decide, Decision, History, Settings};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Instant;
-use vshmem_cluster::Result;
+use vshmem_base::Result;
 use vshmem_place::topology::Topology;
 
 /// Seconds between looks at which machines there are.

@@ -5,8 +5,8 @@ use crate::json::print_document;
 use crate::output::print;
 use crate::table::Table;
 use clap::ValueEnum;
-use vshmem_cluster::document::Document;
-use vshmem_cluster::Result;
+use vshmem_base::document::Document;
+use vshmem_base::Result;
 use vshmem_doctor::{keep_from_idling, prove, Contender, Live, Proof, Spread, Status, System};
 
 /// What runs until it is ended.

@@ -18,9 +18,8 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
-use vshmem_cluster::{
-    error, find, run as run_jobs, Error, Identity, Job, Location, Machine, Result, RunOptions,
-};
+use vshmem_base::{error, user::Identity, Error, Result};
+use vshmem_cluster::{find, run as run_jobs, Job, Location, Machine, RunOptions};
 use vshmem_doctor::{
     by_id, examine, examine_one, explain, fix, page, undo, Change, Done, Finding, Instruments, Live, Outcome,
     Recorded, Saved, System, CHECKS,

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 use std::time::Duration;
-use vshmem_cluster::{error, list, Qmp};
+use vshmem_base::error;
+use vshmem_cluster::{list, Qmp};
 use vshmem_doctor::Socket;
 
 /// How long a question and its answer take at most. A monitor has one client at a time, who may stay: it is

@@ -1,7 +1,11 @@
 //! Where it is written down what was there before it was changed.
 
 use std::path::PathBuf;
-use vshmem_cluster::{private_directory, runtime_path, Identity, Result};
+use vshmem_base::{
+    directories::{private_directory, runtime_path},
+    user::Identity,
+    Result,
+};
 
 /// Where root's changes are written down, until the next boot.
 const OF_ROOT: &str = "/run/vshmem-doctor";

@@ -6,7 +6,7 @@ use crate::output::print;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
-use vshmem_cluster::Result;
+use vshmem_base::Result;
 use vshmem_mpi::implementation::Library;
 
 /// What a job would be, for JSON.

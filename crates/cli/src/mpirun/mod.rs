@@ -12,7 +12,8 @@ use plan::Plan;
 use std::ffi::OsString;
 use std::path::Path;
 use verify::Watch;
-use vshmem_cluster::{launch, Host, Launch, Result};
+use vshmem_base::Result;
+use vshmem_cluster::{launch, Host, Launch};
 
 /// Runs a job. The exit code is the launcher's.
 pub fn mpirun(mpirun: Mpirun) -> Result<u8> {

@@ -3,7 +3,7 @@
 
 use super::hosts::{reach, Host};
 use std::collections::BTreeMap;
-use vshmem_cluster::{error, random_bytes, Result};
+use vshmem_base::{error, random, Result};
 use vshmem_mpi::files::Files;
 use vshmem_mpi::settings::Setting;
 use vshmem_mpi::verify::{bytes_on_network, Heard, Seen, WAYS_OUT};
@@ -13,7 +13,7 @@ const HINT: &str = "Leave out what has the MPI talk otherwise (Open MPI: pml, bt
 
 /// Where UCX writes; `%p` is the rank's pid. Nobody can guess the name, and have a link there before.
 pub fn log_file() -> Result<String> {
-    let name: String = random_bytes()?.iter().map(|byte| format!("{byte:02x}")).collect();
+    let name: String = random::bytes()?.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(format!("/tmp/vshmem-mpirun-{name}.%p"))
 }
 

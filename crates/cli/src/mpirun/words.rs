@@ -4,7 +4,7 @@
 use crate::commands::Cli;
 use clap::{ArgAction, Command, CommandFactory};
 use std::ffi::{OsStr, OsString};
-use vshmem_cluster::{error, Result};
+use vshmem_base::{error, Result};
 
 /// What an option of mpiexec's means here.
 #[derive(Clone, Copy)]

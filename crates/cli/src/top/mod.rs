@@ -12,9 +12,9 @@ use serde::Serialize;
 use std::io::{self, IsTerminal};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use vshmem_cluster::document::Document;
+use vshmem_base::document::Document;
+use vshmem_base::{interrupt, Result};
 use vshmem_cluster::sample::Sample;
-use vshmem_cluster::{interrupt, Result};
 use watch::Watch;
 
 /// One line of `--json`.

@@ -10,7 +10,7 @@ use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlt
 use crossterm::{execute, queue};
 use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
-use vshmem_cluster::{error, interrupt, printable, Error, Result};
+use vshmem_base::{error, interrupt, printable, Error, Result};
 
 /// How often signals are looked for.
 const GLANCE: Duration = Duration::from_millis(100);

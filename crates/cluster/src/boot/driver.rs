@@ -1,14 +1,14 @@
 //! The driver for the machines' kernel, if this host has one: installed by DKMS, beside this program, or
 //! built into the user's cache by `kmod/build.sh`.
 
-use crate::error::{error, Result};
 use crate::modules::{modinfo, read_module, Module};
-use crate::state::directories::cache_directory;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use vshmem_base::directories::cache_directory;
+use vshmem_base::error::{error, Result};
 
 /// The driver that machines load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

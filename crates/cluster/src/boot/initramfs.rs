@@ -1,8 +1,6 @@
 //! The initramfs of a machine, made when it is started: this program as `/init`, its shared libraries, and
 //! the kernel modules that mounting the host's file tree takes. Nothing else needs to be installed.
 
-use crate::elf;
-use crate::error::{Explain, Result};
 use crate::modules::Module;
 use cpio::newc::{trailer, Builder, ModeFileType};
 use std::collections::BTreeMap;
@@ -10,6 +8,8 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use vshmem_base::elf;
+use vshmem_base::error::{Explain, Result};
 
 /// Writes an initramfs. Its mode lets everybody read it, because the hypervisor may run as another user; its
 /// directory is private.

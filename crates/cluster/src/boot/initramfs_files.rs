@@ -4,10 +4,10 @@ use super::image::Image;
 use super::initramfs::{build, write};
 use super::slim;
 use super::software::Software;
-use crate::error::Result;
-use crate::state::directories::cluster_directory;
 use std::fs;
 use std::path::{Path, PathBuf};
+use vshmem_base::directories::cluster_directory;
+use vshmem_base::error::Result;
 
 /// The initramfs files of a cluster, removed when they are dropped.
 pub struct Initramfs {

@@ -1,12 +1,12 @@
 //! Finds a kernel for machines: an installed one, else one from the cache, else one that is downloaded as a
 //! package and unpacked without root.
 
-use crate::error::{error, Error, Explain, Result};
 use crate::modules::{Library, Module, Wanted};
-use crate::state::directories::cache_directory;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use vshmem_base::directories::cache_directory;
+use vshmem_base::error::{error, Error, Explain, Result};
 
 /// A kernel, and the modules that machines load.
 pub struct Kernel {

@@ -3,9 +3,6 @@
 //! program, the library and the drivers are on it, so that nothing has to be installed in the image.
 
 use super::driver;
-use crate::elf;
-use crate::error::{Explain, Result};
-use crate::library;
 use crate::state::settings::Settings;
 use crate::state::uplink::Addresses;
 use fatfs::{format_volume, FileSystem, FormatVolumeOptions, FsOptions};
@@ -14,6 +11,9 @@ use std::fs::{self, File};
 use std::io::{self, Cursor, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use vshmem_base::elf;
+use vshmem_base::error::{Explain, Result};
+use vshmem_base::library;
 
 /// The label by which cloud-init knows a seed.
 const LABEL: &str = "cidata";

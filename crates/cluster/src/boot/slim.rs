@@ -2,14 +2,14 @@
 //! shell if this host has it as one file.
 
 use super::initramfs::{archive, Archive};
-use crate::elf;
-use crate::error::{Explain, Result};
-use crate::library;
 use crate::modules::Module;
 use crate::state::share::is_visible;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use vshmem_base::elf;
+use vshmem_base::error::{Explain, Result};
+use vshmem_base::library;
 
 /// Modules that it can do without: it has no layer above another root.
 const NEEDLESS: [&str; 1] = ["overlay"];

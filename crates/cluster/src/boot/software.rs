@@ -2,9 +2,9 @@
 
 use super::driver;
 use super::kernel::{self, Kernel};
-use crate::error::Result;
 use crate::modules::parse_wanted;
 use std::path::{Path, PathBuf};
+use vshmem_base::error::Result;
 
 /// What machines boot, and how it is executed.
 pub struct Software {

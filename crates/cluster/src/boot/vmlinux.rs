@@ -2,14 +2,14 @@
 //! instructions are translated. An unpacked image with a PVH entry point is started directly.
 
 use super::kernel::Kernel;
-use crate::elf;
-use crate::state::directories::cache_directory;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
+use vshmem_base::directories::cache_directory;
+use vshmem_base::elf;
 
 /// Decompressors, by the magic number of their data. They may complain about the four bytes behind it.
 const UNPACKERS: [(&[u8], &str, &[&str]); 5] = [

@@ -3,17 +3,17 @@
 
 use super::plan::{plan, Change, Effort, Running, Step};
 use super::steps;
-use crate::error::{error, Error, Result};
 use crate::host::interrupted::finish_start;
 use crate::host::placing::{self, Move};
 use crate::host::restart::restart;
-use crate::interrupt;
 use crate::launcher::options::{Options, PoolOptions, Progress};
 use crate::launcher::table;
-use crate::state::directories::boot_id;
 use crate::state::machine::{no_cluster, state, MachineState};
 use crate::state::record::{Machine, Record};
 use std::time::Duration;
+use vshmem_base::directories::boot_id;
+use vshmem_base::error::{error, Error, Result};
+use vshmem_base::interrupt;
 
 /// What may be done to machines that run.
 #[derive(Debug, Clone, Copy)]

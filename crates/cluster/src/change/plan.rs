@@ -278,7 +278,7 @@ fn resized(had: &MachineOptions, machine: &MachineOptions) -> String {
         parts.push(format!("{} core{plural} instead of {}", machine.cpus, had.cpus));
     }
     if had.memory != machine.memory {
-        let (new, old) = (crate::size::show(machine.memory), crate::size::show(had.memory));
+        let (new, old) = (vshmem_base::size::show(machine.memory), vshmem_base::size::show(had.memory));
         parts.push(format!("{new} of memory instead of {old}"));
     }
     if had.pages != machine.pages {
@@ -313,7 +313,7 @@ pub fn described(machine: &MachineOptions) -> String {
         Image::Host => String::new(),
         other => format!(", it boots {other}"),
     };
-    let memory = crate::size::show(*memory);
+    let memory = vshmem_base::size::show(*memory);
     format!("{name}: {cpus} core{plural}, {memory} of memory{pages}, {pools}{devices}{boots}")
 }
 

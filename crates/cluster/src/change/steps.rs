@@ -4,7 +4,6 @@ use super::plan::{Change, Step};
 use crate::commands::job::Job;
 use crate::commands::run::{run, Options as RunOptions};
 use crate::description::pools::OWN;
-use crate::error::{Error, Result};
 use crate::host::{claims, cluster, devices, made, placing, users};
 use crate::launcher::options::{MachineOptions, Options, PoolOptions, Progress};
 use crate::launcher::pool;
@@ -12,15 +11,16 @@ use crate::launcher::starting::network_of;
 use crate::launcher::table::{self, grant, revoke};
 use crate::placement::plan::Placed;
 use crate::pools::reserve;
-use crate::state::directories::{cluster_directory, private_directory};
 use crate::state::disks::Disks;
 use crate::state::host_pool::{HostPool, UNRESERVED};
-use crate::state::lock::{try_lock_cluster, wait_for_lock};
 use crate::state::machine::{index_of, no_cluster, state, MachineState};
 use crate::state::record::{Granted, Machine, MadePool, Record};
 use crate::state::settings::{address, hosts_file};
 use std::fs;
 use std::time::Duration;
+use vshmem_base::directories::{cluster_directory, private_directory};
+use vshmem_base::error::{Error, Result};
+use vshmem_base::lock::{try_lock_cluster, wait_for_lock};
 
 /// How long a machine may take to take a pool, or to let go of it.
 const POOL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -2,11 +2,6 @@
 
 use super::channel_command::ChannelCommand;
 use super::hang_up::HangUpNotice;
-use crate::error::{error, Error, Explain, Result};
-use crate::interrupt;
-use crate::random;
-use crate::state::directories::channel_socket;
-use crate::state::lock::lock_file;
 use crate::state::record::{Machine, Record};
 use crate::wire::ended::Ended;
 use crate::wire::frame::{encode, Frame, Kind, Parser};
@@ -22,6 +17,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use vshmem_base::directories::channel_socket;
+use vshmem_base::error::{error, Error, Explain, Result};
+use vshmem_base::interrupt;
+use vshmem_base::lock::lock_file;
+use vshmem_base::random;
 
 /// Time to wait for an answer to one greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_millis(700);

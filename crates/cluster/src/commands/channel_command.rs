@@ -1,10 +1,10 @@
 //! The command whose standard input and output are a channel.
 
-use crate::error::{error, Error};
 use rustix::io::ioctl_fionbio;
 use std::io::Read;
 use std::process::Child;
 use std::time::{Duration, Instant};
+use vshmem_base::error::{error, Error};
 
 /// Most bytes of its complaint that are shown.
 const MOST: u64 = 1024;
@@ -43,7 +43,7 @@ impl ChannelCommand {
         let mut said = Vec::new();
         // What was said before it would block, or ended.
         let _ = from.take(MOST).read_to_end(&mut said);
-        let said = crate::printable(String::from_utf8_lossy(&said).trim());
+        let said = vshmem_base::printable(String::from_utf8_lossy(&said).trim());
         (!said.is_empty()).then_some(said)
     }
 

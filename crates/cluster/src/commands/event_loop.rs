@@ -5,7 +5,6 @@ use super::group::Group;
 use super::output::Stream;
 use super::terminal::Raw;
 use super::writers::Writers;
-use crate::error::{Explain, Result, OUR_FAILURE};
 use crate::wire::ended::Ended;
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::io::Errno;
@@ -15,7 +14,8 @@ use rustix::termios::tcgetpgrp;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
-use vshmem_agent::signals::Signals;
+use vshmem_base::error::{Explain, Result, OUR_FAILURE};
+use vshmem_base::signal_descriptor::Signals;
 
 /// How long commands may take to end after SIGTERM or an interrupt.
 pub const GRACE: Duration = Duration::from_secs(3);

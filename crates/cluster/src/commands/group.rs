@@ -7,13 +7,13 @@ use super::outcome::Outcome;
 use super::output::Output;
 use super::task::Task;
 use super::{local, reached, terminal};
-use crate::error::{error, Result, OUR_FAILURE};
 use crate::launcher::table;
 use crate::wire::frame::MAX_STREAMS;
 use crate::wire::message::HostMessage;
 use rustix::event::PollFd;
 use std::io;
 use std::time::Duration;
+use vshmem_base::error::{error, Result, OUR_FAILURE};
 
 /// How long a machine's agent may take to answer before commands are started.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);

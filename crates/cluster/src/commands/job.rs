@@ -2,14 +2,14 @@
 
 use super::location::Location;
 use super::terminal;
-use crate::error::Result;
 use crate::launcher::table;
 use crate::state::record::{Machine, Record};
 use crate::state::share;
-use crate::user::Identity;
 use crate::wire::start::Start;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use vshmem_base::error::Result;
+use vshmem_base::user::Identity;
 
 /// Variables that refer to things of the host which a machine does not have.
 const HOST_ONLY: [&str; 9] = [

@@ -5,13 +5,10 @@ use super::channel::Channel;
 use super::channel_command::ChannelCommand;
 use super::descendants;
 use super::job::Job;
-use crate::error::{Error, Explain, Result};
 use crate::guest::agent::Agent;
 use crate::guest::command::{self, cannot_run, RunningCommand, Starter, CANNOT_RUN};
 use crate::guest::scratch::{self, Scratches};
-use crate::user::{self, uid, Identity};
 use crate::wire::start::Start;
-use crate::{descriptors, signals};
 use rustix::fs::{accessat, Access, AtFlags, CWD};
 use rustix::io::Errno;
 use rustix::process::{set_parent_process_death_signal, Rlimit, Signal};
@@ -25,6 +22,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use vshmem_base::error::{Error, Explain, Result};
+use vshmem_base::user::{self, uid, Identity};
+use vshmem_base::{descriptors, signal_mask};
 
 /// The name by which this program is executed to run commands.
 pub const NAME: &str = "vshmem-commands";
@@ -89,7 +89,7 @@ fn start_agent() -> Result<(UnixStream, ChannelCommand)> {
     command.arg0(NAME).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
     // Ctrl-C is none of its business.
     command.process_group(0);
-    signals::unblock(&mut command);
+    signal_mask::unblock(&mut command);
     let agent = ChannelCommand::new(command.spawn().explain(not_started)?);
     Ok((ours, agent))
 }

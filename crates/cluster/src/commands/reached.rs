@@ -7,8 +7,6 @@ use super::channel::Channel;
 use super::channel_command::ChannelCommand;
 use super::local;
 use super::location::Reached;
-use crate::error::{error, Explain, Result};
-use crate::signals;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -16,6 +14,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use vshmem_base::error::{error, Explain, Result};
+use vshmem_base::signal_mask;
 
 /// How long the agent may take to begin: a container's runtime and ssh take a while on a busy host.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ pub fn channel(place: &Reached) -> Result<Channel> {
     command.stdin(theirs.try_clone().explain(failed)?).stdout(theirs).stderr(Stdio::piped());
     // Ctrl-C is none of its business.
     command.process_group(0);
-    signals::unblock(&mut command);
+    signal_mask::unblock(&mut command);
     let mut child = ChannelCommand::new(command.spawn().explain(failed)?);
     drop(command);
     let greeted = Channel::greet(ours, TIMEOUT);

@@ -8,9 +8,9 @@ use super::location::Location;
 use super::outcome::Outcome;
 use super::output::Output;
 use super::writers::Writers;
-use crate::error::{error, Result};
 use std::io;
 use std::time::Duration;
+use vshmem_base::error::{error, Result};
 
 /// How to run commands.
 #[derive(Debug, Clone, Copy)]

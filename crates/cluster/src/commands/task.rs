@@ -3,10 +3,10 @@
 use super::channel::{protocol_error, Channel};
 use super::outcome::Outcome;
 use super::output::{Output, Stream};
-use crate::error::Result;
 use crate::wire::frame::{Frame, Kind, MAX_DATA, STDIN_WINDOW};
 use crate::wire::message::AgentMessage;
 use std::io;
+use vshmem_base::error::Result;
 
 /// A command that was started.
 pub struct Task {
@@ -53,7 +53,7 @@ impl Task {
                     self.window = self.window.saturating_add(taken).min(STDIN_WINDOW);
                 }
                 Some(AgentMessage::Failed { code, why }) => {
-                    return Ok(Ok(Some(Outcome::Failed(code, crate::printable(&why)))));
+                    return Ok(Ok(Some(Outcome::Failed(code, vshmem_base::printable(&why)))));
                 }
                 Some(AgentMessage::Ended(ended)) => return Ok(Ok(Some(Outcome::Ended(ended)))),
                 Some(AgentMessage::Here) => (),

@@ -1,10 +1,10 @@
 //! The user's terminal while a program in a machine has it: all input is the program's, even ctrl-C.
 
-use crate::error::{Error, Result};
 use crate::wire::start::Size;
 use rustix::stdio::stdin;
 use rustix::termios::{tcgetattr, tcgetwinsize, tcsetattr, OptionalActions, Termios};
 use std::sync::{Mutex, Once, PoisonError};
+use vshmem_base::error::{Error, Result};
 
 /// The terminal's mode before.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);

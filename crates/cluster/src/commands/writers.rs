@@ -2,7 +2,6 @@
 //! signals, nor what has a time limit.
 
 use super::output::Stream;
-use crate::error::{Explain, Result};
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::fs::fstat;
 use rustix::io::{read, retry_on_intr, Errno};
@@ -12,6 +11,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use vshmem_base::error::{Explain, Result};
 
 /// Bytes that may wait to be written before no more is taken from commands.
 const MOST_WAITING: usize = 256 << 10;

@@ -3,7 +3,6 @@
 use super::network::{self, Network};
 use crate::placement::pages::{PageRules, Pages, PoolNodes};
 use crate::placement::rules::{Insist, Memory, Policy, Rules};
-use crate::size;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::Deserialize;
@@ -11,6 +10,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use vshmem_base::size;
 use vshmem_devices::want::Want;
 
 /// A cluster of machines on this host: `vshmem up FILE.toml` starts it. Everything has a default.

@@ -1,6 +1,6 @@
 //! A mistake in a description, and where it is.
 
-use crate::error::Error;
+use vshmem_base::error::Error;
 
 /// A mistake in a description.
 #[derive(Debug)]

@@ -4,12 +4,12 @@
 use super::cluster::Description;
 use super::fault::Fault;
 use super::machines::{HOST, SLIM};
-use crate::error::{error, Error, Explain, Result};
 use std::fmt::Write;
 use std::fs;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use toml::de::{DeTable, DeValue};
+use vshmem_base::error::{error, Error, Explain, Result};
 
 /// What stands for an image and is no path.
 const WORDS: [&str; 2] = [HOST, SLIM];
@@ -133,7 +133,7 @@ fn located(name: &str, text: &str, span: Range<usize>, why: &str) -> Error {
     let indent: String = before[line_start..].chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
     let marks = "^".repeat(marked.chars().count().max(1));
     let (what, hint) = why.split_once('\n').unwrap_or((why, ""));
-    let mut shown = format!("{number} | {}\n", crate::plain(line));
+    let mut shown = format!("{number} | {}\n", vshmem_base::plain(line));
     let gutter = " ".repeat(number.to_string().len());
     let _ = write!(shown, "  {gutter} | {indent}{marks}");
     if line.chars().count() > SHOWN || line.is_empty() {

@@ -5,7 +5,7 @@ use super::fault::Fault;
 use crate::boot::image::{DirectKernel, Image, System};
 use crate::launcher::options::MachineOptions;
 use crate::placement::pages::Pages;
-use crate::size;
+use vshmem_base::size;
 
 /// The most machines in a cluster.
 pub const MAX: usize = 32;

@@ -8,9 +8,9 @@ use crate::launcher::options::{MachineOptions, Options};
 use crate::launcher::traits::Launcher;
 use crate::placement::pages::PageRules;
 use crate::placement::rules::Rules;
-use crate::size;
-use crate::state::directories::check_name;
 use crate::state::ports::{Ports, MAX};
+use vshmem_base::directories::check_name;
+use vshmem_base::size;
 
 /// A cluster's name, if none is given.
 pub const DEFAULT_NAME: &str = "default";

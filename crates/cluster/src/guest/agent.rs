@@ -2,14 +2,14 @@
 
 use super::command::Starter;
 use super::session::{Context, Session, Source};
-use crate::error::{Explain, Result};
 use crate::wire::ended::Ended;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 use std::time::Instant;
 use vshmem_agent::guest::port::Poller;
-use vshmem_agent::signals::Signals;
+use vshmem_base::error::{Explain, Result};
+use vshmem_base::signal_descriptor::Signals;
 
 /// An agent: it runs commands for the hosts of some channels.
 pub struct Agent {

@@ -11,8 +11,6 @@ use super::names::write_hosts;
 use super::skeleton::{make_directory, skeleton};
 use super::{exported, sys, uplink};
 use crate::boot::driver;
-use crate::error::{Explain, Result};
-use crate::interface;
 use crate::launcher::table;
 use crate::state::settings::{hosts_file, Settings, PROBE_MARK};
 use crate::state::share::{Share, ROOT_TAG, WRITABLE_TAG};
@@ -25,6 +23,8 @@ use rustix::time::{clock_gettime, ClockId};
 use std::fs;
 use std::os::unix::fs::{chown, MetadataExt};
 use std::path::{Path, PathBuf};
+use vshmem_base::error::{Explain, Result};
+use vshmem_base::interface;
 
 /// The directory of modules in the initramfs; their names begin with numbers in the order of loading.
 pub const MODULES: &str = "/modules";

@@ -5,9 +5,7 @@ use super::copies::Copies;
 use super::scratch::{Scratch, Scratches};
 use super::sys::HighPriority;
 use super::terminal::Terminal;
-use crate::error::{error, Error, Result};
 use crate::wire::start::Start;
-use crate::{descriptors, signals, user};
 use rustix::fs::{access, Access};
 use rustix::io::ioctl_fionbio;
 use rustix::process::{ioctl_tiocsctty, setsid, Rlimit};
@@ -19,6 +17,8 @@ use std::os::unix::fs::{chown, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use vshmem_base::error::{error, Error, Result};
+use vshmem_base::{descriptors, signal_mask, user};
 
 /// Exit code for a command that exists and can't be run, as in shells.
 pub const CANNOT_RUN: u8 = 126;
@@ -183,7 +183,7 @@ pub fn command(request: &Start) -> Result<Command> {
         command.args(args);
         set_environment(&mut command, request);
     }
-    signals::unblock(&mut command);
+    signal_mask::unblock(&mut command);
     Ok(command)
 }
 

@@ -5,7 +5,6 @@
 //! Before commands start, a copy that nobody has changed becomes what the host's file is now. One that was
 //! changed here stays, and its user is told if the host's has changed, too.
 
-use crate::printable;
 use rustix::fs::{statx, AtFlags, StatxFlags, CWD};
 use std::collections::BTreeMap;
 use std::fs::{self, File, FileTimes, Metadata};
@@ -13,6 +12,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use vshmem_base::printable;
 
 /// So many files are named; of others it is said how many they are.
 const NAMED: usize = 4;

@@ -3,9 +3,6 @@
 
 use super::console::print;
 use super::uplink::configure;
-use crate::error::{error, Explain, Result};
-use crate::interface;
-use crate::random;
 use crate::state::uplink::Static;
 use smoltcp::iface::{Config, Interface, SocketSet};
 use smoltcp::phy::{wait, Medium, RawSocket};
@@ -15,6 +12,9 @@ use smoltcp::wire::EthernetAddress;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
+use vshmem_base::error::{error, Explain, Result};
+use vshmem_base::interface;
+use vshmem_base::random;
 
 /// Leases an address for this interface for good.
 pub fn lease(name: &str) -> Result<()> {

@@ -5,7 +5,6 @@ use super::copies::Layer;
 use super::files::{mount_9p, SEEN_BY_OTHERS};
 use super::skeleton::{make_directory, skeleton};
 use super::sys;
-use crate::error::{Explain, Result};
 use crate::state::exported::{share_tag, system_tag, Exported};
 use crate::state::settings::Settings;
 use crate::state::share::Share;
@@ -13,6 +12,7 @@ use rustix::mount::{mount_bind, MountFlags};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use vshmem_base::error::{Explain, Result};
 
 /// Where the file systems are mounted, and where what is written to them is kept.
 const LOWER: &str = "/lower";

@@ -2,7 +2,6 @@
 //! same paths.
 
 use super::sys;
-use crate::error::{Explain, Result};
 use crate::state::exported::share_tag;
 use crate::state::settings::Settings;
 use crate::state::share::{Share, ROOT_TAG, WRITABLE_TAG};
@@ -11,6 +10,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use vshmem_base::error::{Explain, Result};
 
 /// Where the file trees are mounted from which parts are bound.
 const TREES: &str = "/run/vshmem";

@@ -8,7 +8,6 @@ use super::names::write_hosts;
 use super::{files, sys};
 use crate::boot::driver;
 use crate::boot::seed::{AGENT, DRIVERS, LINKS, SETTINGS};
-use crate::error::{Explain, Result};
 use crate::launcher::table;
 use crate::state::settings::{hosts_file, Settings};
 use rustix::io::Errno;
@@ -17,6 +16,7 @@ use rustix::system::{init_module, uname};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use vshmem_base::error::{Explain, Result};
 use vshmem_transport::given::SETTINGS as TOLD;
 
 /// The name of the program by which it is known that it is to be this agent.

@@ -3,10 +3,10 @@
 
 use super::console::print;
 use crate::launcher::table;
-use crate::signals;
 use crate::state::settings::Settings;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use vshmem_base::signal_mask;
 
 /// Pause before one is started again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ impl Kept {
         let mut command = Command::new("/proc/self/exe");
         command.args(&self.arguments);
         command.env_clear().stdin(Stdio::null());
-        signals::unblock(&mut command);
+        signal_mask::unblock(&mut command);
         match command.spawn() {
             Ok(child) => self.pid = Some(child.id() as i32),
             Err(e) => {

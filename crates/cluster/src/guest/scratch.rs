@@ -1,7 +1,6 @@
 //! Directories for the temporary files of commands, one for each. It is removed when its command has ended.
 //! If its agent is killed, the next one removes it: a directory whose agent lives is locked.
 
-use crate::random;
 use crate::wire::start::Start;
 use rustix::fs::{flock, open, FlockOperation, Mode, OFlags};
 use rustix::process::geteuid;
@@ -12,6 +11,7 @@ use std::os::unix::fs::{chown, DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
+use vshmem_base::random;
 
 /// What their names begin with.
 const PREFIX: &str = "vshmem-job.";

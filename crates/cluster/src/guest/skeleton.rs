@@ -1,9 +1,9 @@
 //! The directories of a machine that are its own.
 
-use crate::error::{Explain, Result};
 use std::fs;
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::Path;
+use vshmem_base::error::{Explain, Result};
 
 /// Directories that are the machine's own: almost nothing of the host's is visible there.
 const OWN: [(&str, u32); 19] = [

@@ -1,8 +1,6 @@
 //! What `vshmem ssh` asks of a machine: a connection to its ssh server, and the keys by which that is known.
 //! Both come by the machine's channel, so that no port has to be open, and no key has to be trusted unseen.
 
-use crate::error::{error, Explain, Result};
-use crate::interrupt;
 use rustix::system::uname;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -11,6 +9,8 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
+use vshmem_base::error::{error, Explain, Result};
+use vshmem_base::interrupt;
 
 /// Where ssh servers keep their keys.
 const KEYS: &str = "/etc/ssh";

@@ -2,7 +2,6 @@
 
 use super::command::{Group, RunningCommand};
 use super::terminal;
-use crate::error::{Error, Result};
 use crate::wire::ended::Ended;
 use crate::wire::frame::{encode, Kind, MAX_DATA, STDIN_WINDOW};
 use crate::wire::message::AgentMessage;
@@ -11,6 +10,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::BorrowedFd;
+use vshmem_base::error::{Error, Result};
 
 /// One command. It buffers at most a window of input, and no output.
 pub struct Stream {

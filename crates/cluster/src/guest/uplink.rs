@@ -1,11 +1,11 @@
 //! A machine's card on a network outside. In a machine with a system of its own, cloud-init sets it up.
 
 use super::kept::Kept;
-use crate::error::{error, Explain, Result};
-use crate::interface;
 use crate::state::uplink::{Addresses, Card, Static};
 use std::fs;
 use std::net::Ipv4Addr;
+use vshmem_base::error::{error, Explain, Result};
+use vshmem_base::interface;
 
 /// Where programs find servers of names.
 const RESOLVERS: &str = "/etc/resolv.conf";

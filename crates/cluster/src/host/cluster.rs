@@ -2,18 +2,19 @@
 
 use super::devices;
 use crate::client::Client;
-use crate::error::Result;
 use crate::launcher::running::Running;
 use crate::launcher::table::attached;
 use crate::launcher::{dead, pool, table};
 use crate::participants::MemberId;
 use crate::pools;
-use crate::state::directories::{boot_id, cluster_directory, cluster_names};
-use crate::state::lock::{lock_cluster, remove_cluster_directory, remove_left_locks};
+use crate::state::disks::remove_cluster_directory;
 use crate::state::machine::{no_cluster, state, Health, MachineState};
 use crate::state::record::{Granted, Machine, Record};
 use std::fs;
 use std::time::Duration;
+use vshmem_base::directories::{boot_id, cluster_directory, cluster_names};
+use vshmem_base::error::Result;
+use vshmem_base::lock::{lock_cluster, remove_left_locks};
 
 /// How long a machine may take to shut down.
 const TIMEOUT: Duration = Duration::from_secs(2);

@@ -4,16 +4,16 @@
 //! The ledger says who holds what (`vshmem_devices`); the record of a cluster says whether the holder still
 //! lives. So what a killed command has left is given back by the next one that looks.
 
-use crate::error::{Error, Result};
-use crate::interrupt;
 use crate::placement::cpuset::CpuSet;
-use crate::state::directories::{boot_id, cluster_directory, private_directory, runtime_path};
-use crate::state::lock::{lock_at, wait_for_lock, DEVICES};
 use crate::state::machine::{state, MachineState};
 use crate::state::record::{Machine, Record};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use vshmem_base::directories::{boot_id, cluster_directory, private_directory, runtime_path};
+use vshmem_base::error::{Error, Result};
+use vshmem_base::interrupt;
+use vshmem_base::lock::{lock_at, wait_for_lock, DEVICES};
 use vshmem_devices::choose::{Assigned, Request};
 use vshmem_devices::function::Function;
 use vshmem_devices::hold::Devices;
@@ -217,8 +217,8 @@ pub fn release(cluster: &Path, machine: Option<&str>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::process::Process;
     use serde_json::json;
+    use vshmem_base::process::Process;
 
     #[test]
     fn a_holder_lives_as_long_as_its_cluster_may_use_it() {

@@ -2,17 +2,17 @@
 
 use super::pages::difference;
 use super::populate::{populate, Wanted};
-use crate::error::{error, Result};
 use crate::launcher::options::{Options, PoolOptions, Progress};
 use crate::launcher::pool;
 use crate::placement::binding;
 use crate::placement::pages::{Pages, PoolNodes};
 use crate::placement::rules::{Insist, Memory};
 use crate::pools::{check_room, reserve, Form};
-use crate::state::directories::private_directory;
 use crate::state::host_pool::UNRESERVED;
 use crate::state::record::MadePool;
 use std::path::Path;
+use vshmem_base::directories::private_directory;
+use vshmem_base::error::{error, Result};
 
 /// Makes the file of a pool, without memory.
 pub fn create(path: &Path, wanted: &PoolOptions) -> Result<()> {

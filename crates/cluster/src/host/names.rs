@@ -2,10 +2,10 @@
 //! it, and unreadable records have no names.
 
 use crate::launcher::table::attached::{Attached, ATTACHED};
-use crate::state::directories::{is_private, names_in, runtime_path};
 use crate::state::record::{Granted, Record};
 use std::fs;
 use std::path::{Path, PathBuf};
+use vshmem_base::directories::{is_private, names_in, runtime_path};
 
 /// The user's runtime directory, if it exists.
 fn runtime() -> Option<PathBuf> {

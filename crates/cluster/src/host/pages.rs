@@ -6,7 +6,6 @@
 //! claim is not free any more, so it does not count again. Surplus pages (`nr_overcommit_hugepages`) are not
 //! counted on: the kernel may not find them.
 
-use crate::error::{error, Error, Result};
 use crate::launcher::options::Progress;
 use crate::launcher::pool;
 use crate::launcher::running::Running;
@@ -14,15 +13,16 @@ use crate::placement::binding::{self, Resident};
 use crate::placement::cpuset::CpuSet;
 use crate::placement::pages::{Given, Pages};
 use crate::placement::rules::Insist;
-use crate::state::directories::{boot_id, cluster_names};
 use crate::state::machine::{state, MachineState};
 use crate::state::record::{Machine, MadePool, Record};
-use crate::{interrupt, memory, size};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
+use vshmem_base::directories::{boot_id, cluster_names};
+use vshmem_base::error::{error, Error, Result};
+use vshmem_base::{interrupt, memory, size};
 
 /// Where the kernel tells of pages.
 const SYS: &str = "/sys";

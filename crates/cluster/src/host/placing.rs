@@ -3,7 +3,6 @@
 
 use super::devices::nodes_of;
 use super::pages::{self, Left};
-use crate::error::{error, Explain, Result};
 use crate::launcher::affinity;
 use crate::launcher::options::{MachineOptions, Options, Progress};
 use crate::launcher::pins;
@@ -15,9 +14,10 @@ use crate::placement::pages::Pages;
 use crate::placement::plan::{Guest, Placed};
 use crate::placement::request::{self, Taken};
 use crate::placement::rules::{Insist, Memory, Rules};
-use crate::state::directories::cluster_names;
 use crate::state::machine::{state, MachineState};
 use crate::state::record::{Machine, Record};
+use vshmem_base::directories::cluster_names;
+use vshmem_base::error::{error, Explain, Result};
 
 /// What machines of this user's other clusters have of this host.
 pub fn taken(except: &str) -> Result<Taken> {
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn what_machines_have_is_taken_while_they_run() {
         let mut record: Record = serde_json::from_value(json!({
-            "version": 2, "name": "n", "boot": crate::state::directories::boot_id(), "starter": null, "accel": "",
+            "version": 2, "name": "n", "boot": vshmem_base::directories::boot_id(), "starter": null, "accel": "",
             "kernel": "/k", "pool": "/p", "pool_size": 1 << 20, "channels": 1, "since": 0, "machines": []}))
         .unwrap();
         let mut one = machine(Some(placed(Rules::default(), "0-1")), &[]);
@@ -389,7 +389,7 @@ mod tests {
         let mut taken = Taken::default();
         add(&mut taken, &record, &one);
         assert_eq!(taken, Taken::default(), "it does not run");
-        record.starter = Some(crate::state::process::Process::current());
+        record.starter = Some(vshmem_base::process::Process::current());
         add(&mut taken, &record, &one);
         assert_eq!(
             taken,

@@ -6,14 +6,11 @@
 //! no mount option and no setting: the first page of each 2 MiB is filled, and the kernel is told to make
 //! them one (MADV_COLLAPSE, Linux 6.1).
 
-use crate::error::{error, Error, Explain, Result};
-use crate::interrupt;
 use crate::launcher::affinity;
 use crate::launcher::options::Progress;
 use crate::placement::binding::{self, Bind, Resident};
 use crate::placement::cpuset::CpuSet;
 use crate::placement::pages::{Pages, PoolNodes, Populated};
-use crate::size;
 use rustix::mm::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::fs::{self, File};
@@ -23,6 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+use vshmem_base::error::{error, Error, Explain, Result};
+use vshmem_base::interrupt;
+use vshmem_base::size;
 
 /// The size of transparent huge pages.
 const HUGE: u64 = 2 << 20;

@@ -6,21 +6,22 @@ use super::{batches, claims, cluster, devices, placing, serving};
 use crate::boot::driver;
 use crate::boot::initramfs_files::Initramfs;
 use crate::boot::software::Software;
-use crate::error::{error, Error, Explain, Result};
 use crate::launcher::options::Progress;
 use crate::launcher::running::Running;
 use crate::launcher::starting::or_exit_reason;
 use crate::launcher::table;
 use crate::launcher::traits::{StartOptions, Started};
-use crate::state::directories::{boot_id, private_directory};
-use crate::state::lock::{remove_cluster_directory, try_lock_cluster, wait_for_lock, Lock};
+use crate::state::disks::remove_cluster_directory;
 use crate::state::machine::{index_of, no_cluster, state, MachineState};
 use crate::state::record::{Granted, Machine, Record};
-use crate::{interrupt, memory};
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
+use vshmem_base::directories::{boot_id, private_directory};
+use vshmem_base::error::{error, Error, Explain, Result};
+use vshmem_base::lock::{try_lock_cluster, wait_for_lock, Lock};
+use vshmem_base::{interrupt, memory};
 
 /// How long a machine may take to shut down.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);

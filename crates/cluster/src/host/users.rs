@@ -1,16 +1,16 @@
 //! Users of a pool of this host: programs and machines.
 
 use super::cluster;
-use crate::error::{error, Result};
 use crate::launcher::table::{attached, clear_attached};
 use crate::participants::Member;
 use crate::pools;
 use crate::sample::Watched;
-use crate::state::directories::cluster_names;
 use crate::state::host_pool::path_of;
 use crate::state::machine::{state, MachineState};
 use crate::state::record::{Granted, Record};
 use std::path::Path;
+use vshmem_base::directories::cluster_names;
+use vshmem_base::error::{error, Result};
 
 /// An error if the pool of this name or path is in use.
 pub fn check_unused(pool: &str) -> Result<()> {
@@ -122,11 +122,11 @@ fn described(member: &Member) -> String {
 mod tests {
     use super::*;
     use crate::client::Client;
-    use crate::state::directories::{boot_id, cluster_directory, private_directory};
-    use crate::state::lock::remove_cluster_directory;
+    use crate::state::disks::remove_cluster_directory;
     use serde_json::json;
     use std::sync::atomic::Ordering::SeqCst;
     use std::sync::Mutex;
+    use vshmem_base::directories::{boot_id, cluster_directory, private_directory};
 
     /// The tests share the user's runtime directory, which is removed when it is empty.
     static RUNTIME: Mutex<()> = Mutex::new(());

@@ -1,8 +1,6 @@
 //! Waiting for machines that boot.
 
 use crate::commands::channel::Channel;
-use crate::error::{Error, Result};
-use crate::interrupt;
 use crate::launcher::starting::{boot_failed, check_alive};
 use crate::launcher::table;
 use crate::state::record::Record;
@@ -10,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
+use vshmem_base::error::{Error, Result};
+use vshmem_base::interrupt;
 
 /// Waits until these machines take commands, and calls `ready` with each name. Each is waited for by a thread
 /// of its own, since it takes a while to see that one does not answer.

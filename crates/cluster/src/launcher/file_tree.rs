@@ -7,8 +7,6 @@
 //! is not in it, however files are replaced or made on the host later.
 
 use super::public_copy;
-use crate::error::{Explain, Result};
-use crate::state::directories::runtime_directory;
 use crate::state::share::{Share, SYSTEM};
 use rustix::fs::StatVfsMountFlags;
 use rustix::mount::{mount_bind, mount_bind_recursive, mount_remount, MountFlags};
@@ -17,6 +15,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use vshmem_base::directories::runtime_directory;
+use vshmem_base::error::{Explain, Result};
 
 /// What a tree is made of.
 #[derive(Debug, Clone, Serialize, Deserialize)]

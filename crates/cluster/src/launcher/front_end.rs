@@ -1,9 +1,6 @@
 //! The host's end of the channel to a machine's front end: it sends the list of the machine's pools, and
 //! receives which of them can be used. `docs/protocol.md` specifies it.
 
-use crate::error::{error, Error, Explain, Result};
-use crate::state::lock::lock_file;
-use crate::{interrupt, printable};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fs::File;
@@ -15,6 +12,9 @@ use vshmem_agent::guest::protocol::{
     DriverStatus, Empty, GrantResponse, GrantedPool, GuestRequest, GuestStatus,
 };
 use vshmem_agent::guest::Lines;
+use vshmem_base::error::{error, Error, Explain, Result};
+use vshmem_base::lock::lock_file;
+use vshmem_base::{interrupt, printable};
 
 /// How long another command may use the same channel.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);

@@ -18,7 +18,7 @@ pub fn tail(log: &Path) -> String {
     let read = |path: &Path| fs::read(path).unwrap_or_default();
     let bytes = [read(&rotated(log)), read(log)].concat();
     let text = String::from_utf8_lossy(&bytes);
-    shown(&text).iter().map(|line| format!("\n    {}", crate::printable(line))).collect()
+    shown(&text).iter().map(|line| format!("\n    {}", vshmem_base::printable(line))).collect()
 }
 
 /// The lines of a log that say most of how a machine has ended.

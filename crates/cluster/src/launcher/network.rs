@@ -2,11 +2,11 @@
 //! others. A link is a pair of sockets, one in each hypervisor process. A machine's links meet in a hub, so
 //! that one can be replaced when its peer is restarted.
 
-use crate::error::{Explain, Result};
 use crate::state::machine::{state, MachineState};
 use crate::state::record::{Machine, Record};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use vshmem_base::error::{Explain, Result};
 
 /// One end of a link.
 pub struct Link {

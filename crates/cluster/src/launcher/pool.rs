@@ -2,11 +2,8 @@
 //! host can use them by their names, `cluster.NAME` and `cluster.NAME.POOL`. Those in reserved pages are
 //! files on a hugetlbfs, and used by their paths.
 
-use crate::error::{error, Result};
 use crate::limits::Limit;
 use crate::pools;
-use crate::size;
-use crate::user::uid;
 use rustix::fs::{access, Access};
 use std::ffi::{CString, OsStr};
 use std::fmt::Display;
@@ -14,6 +11,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use vshmem_base::error::{error, Result};
+use vshmem_base::size;
+use vshmem_base::user::uid;
 use vshmem_transport::{remove_local, PoolRef, RemoveError};
 
 /// Messages of 64 KiB, and headers that programs put before them.

@@ -2,9 +2,9 @@
 
 use super::libvirt::managed::Managed;
 use super::xen::domain::Domain;
-use crate::state::process::Process;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use vshmem_base::process::Process;
 
 /// What runs a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

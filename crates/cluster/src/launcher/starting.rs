@@ -2,13 +2,13 @@
 
 use super::traits::Launcher;
 use crate::boot::image::Image;
-use crate::error::{error, Error, Result};
-use crate::interrupt;
 use crate::state::record::{Granted, Machine, Record};
 use crate::state::settings::{address, Network, Settings};
 use crate::state::uplink::Card;
-use crate::user::uid;
 use std::time::Duration;
+use vshmem_base::error::{error, Error, Result};
+use vshmem_base::interrupt;
+use vshmem_base::user::uid;
 
 /// A hint for machines that boot a system of their own.
 const OWN_HINT: &str =

@@ -13,8 +13,8 @@ use super::qemu::program::NAME;
 use super::qemu::target::Target;
 use super::traits::{Guest, Launcher};
 use super::xen::launcher::Xen;
-use crate::error::Result;
 use crate::state::record::Record;
+use vshmem_base::error::Result;
 
 /// The launchers that are chosen by their hypervisors; the first one is the default.
 pub fn launchers() -> [&'static dyn Launcher; 2] {

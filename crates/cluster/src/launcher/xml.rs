@@ -1,8 +1,8 @@
 //! XML that is written: elements, whose attributes and texts are escaped.
 
-use crate::error::{error, Result};
 use std::fmt::{self, Display, Formatter, Write};
 use std::path::Path;
+use vshmem_base::error::{error, Result};
 
 /// An element.
 #[derive(Debug, Clone, PartialEq, Eq)]

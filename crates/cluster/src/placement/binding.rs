@@ -4,14 +4,14 @@
 use super::cpuset::CpuSet;
 use super::plan::Placed;
 use super::rules::Memory;
-use crate::error::{error, Explain, Result};
-use crate::size;
 use rustix::mm::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
+use vshmem_base::error::{error, Explain, Result};
+use vshmem_base::size;
 
 /// The unit of what `numa_maps` counts for a mapping without huge pages.
 const KIB: u64 = 1024;

@@ -1,12 +1,12 @@
 //! The pages that memory is in: what can be asked for, and what was had.
 
 use super::rules::Insist;
-use crate::size;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
+use vshmem_base::size;
 
 /// The pages that memory is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -2,9 +2,9 @@
 
 use super::cpuset::CpuSet;
 use super::rules::{Memory, Policy, Rules};
-use crate::size;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use vshmem_base::size;
 
 /// Where all machines run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,13 +3,13 @@
 use super::cpuset::CpuSet;
 use super::plan::Plan;
 use super::rules::Rules;
-use crate::error::{error, Error, Explain, Result};
-use crate::size;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use vshmem_base::error::{error, Error, Explain, Result};
+use vshmem_base::size;
 
 /// The version of requests and answers.
 pub const VERSION: u32 = 1;

@@ -18,12 +18,12 @@ mod shell;
 pub use relay::relay;
 pub use shell::call;
 
-use crate::error::Result;
-use crate::random;
 use rustix::fs::{memfd_create, open, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::{env, io};
+use vshmem_base::error::Result;
+use vshmem_base::random;
 
 /// The variable by which the script tells a shell of the relay: its socket's name and its token.
 pub const VARIABLE: &str = "VSHMEM_RELAY";

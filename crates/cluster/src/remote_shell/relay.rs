@@ -2,8 +2,6 @@
 //! it back, from standard input. It ends when that is closed.
 
 use super::{anonymous_program, random_name, VARIABLE};
-use crate::descriptors;
-use crate::error::{error, Error, Explain, Result};
 use crate::wire::lines::Lines;
 use crate::wire::relay::{from_line, to_line, Answer, Call, RelayMessage, MAX_LINE, MAX_REQUESTS};
 use rustix::event::{poll, PollFd, PollFlags};
@@ -19,7 +17,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use vshmem_agent::signals::{Signals, TERMINATION};
+use vshmem_base::descriptors;
+use vshmem_base::error::{error, Error, Explain, Result};
+use vshmem_base::signal_descriptor::{Signals, TERMINATION};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;

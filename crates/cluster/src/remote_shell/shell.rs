@@ -1,13 +1,13 @@
 //! `vshmem rsh HOST WORDS...`: asks the relay for a command in another host, and waits for its end.
 
 use super::{FAILURE, VARIABLE};
-use crate::error::{error, Error, Explain, Result};
 use crate::wire::lines::Lines;
 use crate::wire::relay::{from_line, to_line, Call, End, MAX_LINE};
 use rustix::net::{connect, socket_with, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use vshmem_base::error::{error, Error, Explain, Result};
 
 /// Has the words run in a host of the job, as ssh does: they are joined to one text. Returns the command's
 /// exit code; if the command was refused, or the job was ended, 255, for the host says why.

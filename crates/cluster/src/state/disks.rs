@@ -2,14 +2,15 @@
 //! is memory on most systems, so they are in `/var/tmp`, in a directory of this user for this boot of the
 //! host, and below it one for each cluster, which is called as the cluster's directory.
 
-use super::directories::{boot_id, cluster_directory, open_directory};
-use crate::error::{Explain, Result};
-use crate::user::uid;
 use percent_encoding::{percent_encode, AsciiSet, NON_ALPHANUMERIC};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use vshmem_base::directories::{boot_id, cluster_directory, open_directory, runtime_directory};
+use vshmem_base::error::{error, Explain, Result};
+use vshmem_base::lock::OF_CLUSTER;
+use vshmem_base::user::uid;
 
 /// Characters of a cluster's directory that stay as they are.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b'-');
@@ -77,5 +78,22 @@ pub fn remove(cluster: &str) -> Result<()> {
         };
     }
     let _ = fs::remove_dir(&all);
+    Ok(())
+}
+
+/// Removes a cluster's disks, its directory and its lock file, and the user's directory if that was the last
+/// one.
+pub fn remove_cluster_directory(name: &str) -> Result<()> {
+    remove(name)?;
+    let directory = cluster_directory(name)?;
+    match fs::remove_dir_all(&directory) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error!("could not remove {}: {e}", directory.display()));
+        }
+        _ => (),
+    }
+    let runtime = runtime_directory()?;
+    let _ = fs::remove_file(directory.with_extension(OF_CLUSTER));
+    let _ = fs::remove_dir(&runtime);
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! A pool of this host that can be given to machines.
 
-use crate::error::{error, Error, Result};
 use crate::pools;
 use crate::view::OpenPool;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use vshmem_base::error::{error, Error, Result};
 use vshmem_transport::dax::Dax;
 use vshmem_transport::{resolve, PoolRef, Transport};
 

@@ -1,12 +1,12 @@
 //! The state of machines, and finding them by name.
 
-use super::directories::{boot_id, cluster_names};
-use super::process::Process;
 use super::record::{Granted, Machine, Record};
-use crate::error::{error, Error, Result};
 use crate::launcher::running::Running;
 use schemars::JsonSchema;
 use serde::Serialize;
+use vshmem_base::directories::{boot_id, cluster_names};
+use vshmem_base::error::{error, Error, Result};
+use vshmem_base::process::Process;
 
 /// State of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]

@@ -2,25 +2,19 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `directories`, `lock` | the user's directories, and locks in them |
-//! | `stored` | records in files |
 //! | `record`, `machine` | records of clusters, and the state of their machines |
-//! | `process`, `ports`, `share` | parts of records |
+//! | `ports`, `share` | parts of records |
 //! | `disks` | files of machines that boot a system of their own |
 //! | `host_pool` | pools of this host that can be given to machines |
 //! | `uplink` | the network outside of a cluster that its machines are on |
 //! | `settings`, `exported` | a machine's settings, on its kernel's command line or in its seed |
 
-pub mod directories;
 pub mod disks;
 pub mod exported;
 pub mod host_pool;
-pub mod lock;
 pub mod machine;
 pub mod ports;
-pub mod process;
 pub mod record;
 pub mod settings;
 pub mod share;
-pub mod stored;
 pub mod uplink;

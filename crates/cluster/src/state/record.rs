@@ -1,12 +1,8 @@
 //! Records of clusters and their machines.
 
-use super::directories::{boot_id, check_name, cluster_directory, runtime_path};
 use super::ports::Ports;
-use super::process::Process;
 use super::share::Share;
-use super::stored;
 use crate::boot::image::Image;
-use crate::error::Result;
 use crate::launcher::options::{Options, PoolOptions};
 use crate::launcher::pool;
 use crate::launcher::running::Running;
@@ -14,10 +10,14 @@ use crate::participants::MemberId;
 use crate::placement::binding::Resident;
 use crate::placement::pages::{Given, PoolNodes};
 use crate::placement::plan::Placed;
-use crate::user;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use vshmem_base::directories::{boot_id, check_name, cluster_directory, runtime_path};
+use vshmem_base::error::Result;
+use vshmem_base::process::Process;
+use vshmem_base::stored;
+use vshmem_base::user;
 use vshmem_devices::choose::Assigned;
 
 /// A pool that a machine has.

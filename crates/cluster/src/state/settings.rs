@@ -3,8 +3,8 @@
 use super::exported::Exported;
 use super::share::{self, Share};
 use super::uplink::Card;
-use crate::error::{error, Result};
 use std::net::Ipv4Addr;
+use vshmem_base::error::{error, Result};
 
 /// Printed on the console by a machine that was only booted to see whether that works.
 pub const PROBE_MARK: &str = "vshmem: this accelerator boots a machine";

@@ -1,14 +1,14 @@
 //! The files of this host that machines see: the system's programs and libraries, and shared directories.
 
-use super::directories::runtime_directory;
-use crate::error::{Error, Result};
-use crate::{library, user};
 use percent_encoding::{percent_decode_str, percent_encode, AsciiSet, NON_ALPHANUMERIC};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
+use vshmem_base::directories::runtime_directory;
+use vshmem_base::error::{Error, Result};
+use vshmem_base::{library, user};
 
 /// The 9p mount tag of the files that machines see.
 pub const ROOT_TAG: &str = "root";

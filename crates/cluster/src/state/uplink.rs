@@ -1,11 +1,11 @@
 //! Networks outside of a cluster, which its machines are on by a second card: their *uplink*. The network
 //! between the machines is another one ([`super::settings::Network`]).
 
-use crate::user::uid;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
 use std::net::Ipv4Addr;
+use vshmem_base::user::uid;
 
 /// What connects the machines of a cluster with networks outside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

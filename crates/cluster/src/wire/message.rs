@@ -3,8 +3,8 @@
 use super::ended::Ended;
 use super::frame::{encode, Kind, MAX_PAYLOAD};
 use super::start::{Size, Start};
-use crate::error::{error, Result};
 use serde::{Deserialize, Serialize};
+use vshmem_base::error::{error, Result};
 
 /// A message of the host about one command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use crate::hold::Devices;
 use crate::ledger::{Holder, Ledger, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use vshmem_agent::error::Result;
+use vshmem_base::error::Result;
 
 fn holder(cluster: &str) -> Holder {
     Holder { cluster: cluster.into(), machine: "vm0".into() }

@@ -30,8 +30,8 @@ use serde::Serialize;
 use spinner::Spinner;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use vshmem_agent::error::{error, Explain, Result};
-use vshmem_agent::signals::{Signals, TERMINATION};
+use vshmem_base::error::{error, Explain, Result};
+use vshmem_base::signal_descriptor::{Signals, TERMINATION};
 
 /// The time between two decisions.
 const STEP: Duration = Duration::from_secs(1);

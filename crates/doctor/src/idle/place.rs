@@ -9,7 +9,7 @@ use crate::system::{System, Unseen};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt;
-use vshmem_agent::error::{error, Error, Result};
+use vshmem_base::error::{error, Error, Result};
 
 /// What can be seen.
 type Seen<T> = std::result::Result<T, Unseen>;

@@ -18,8 +18,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use vshmem_agent::error::{error, Error, Explain, Result};
-use vshmem_agent::signals::{Signals, TERMINATION};
+use vshmem_base::error::{error, Error, Explain, Result};
+use vshmem_base::signal_descriptor::{Signals, TERMINATION};
 
 /// Turns of each contender.
 const TURNS: usize = 6;

@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_void, CStr, CString, OsStr};
 use std::mem::transmute;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use vshmem_agent::error::{error, Result};
+use vshmem_base::error::{error, Result};
 
 /// The hidden command of `vshmem` that prints what [`library_version`] returns.
 const COMMAND: &str = "library-version";

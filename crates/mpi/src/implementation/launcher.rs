@@ -4,7 +4,7 @@ use super::kind::Kind;
 use crate::files::Files;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use vshmem_agent::error::{error, Error, Result};
+use vshmem_base::error::{error, Error, Result};
 
 /// What Hydra's program holds, and no other.
 const HYDRA: &[u8] = b"HYDRA build";

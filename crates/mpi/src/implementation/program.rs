@@ -7,7 +7,7 @@ use elf::ElfBytes;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use vshmem_agent::error::{error, Error, Result};
+use vshmem_base::error::{error, Error, Result};
 
 /// How often a script may be interpreted by another script, as in Linux.
 const MOST_SCRIPTS: u32 = 4;

@@ -1,9 +1,9 @@
 //! Why a machine can't be placed.
 
 use std::fmt;
+use vshmem_base::size;
 use vshmem_cluster::placement::cpuset::CpuSet;
 use vshmem_cluster::placement::request::{in_pages, vcpus};
-use vshmem_cluster::size;
 
 /// A machine can't be placed as it must be.
 #[derive(Debug, Clone, PartialEq, Eq)]

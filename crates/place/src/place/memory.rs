@@ -2,9 +2,9 @@
 
 use super::error::PlaceError;
 use super::host::Host;
+use vshmem_base::size;
 use vshmem_cluster::placement::request::{in_pages, Machine};
 use vshmem_cluster::placement::rules::Memory;
-use vshmem_cluster::size;
 
 /// Memory is divided in whole multiples of this, in bytes, or of a page.
 const UNIT: u64 = 1 << 20;

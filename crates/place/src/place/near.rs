@@ -2,8 +2,8 @@
 
 use super::host::Host;
 use super::memory;
+use vshmem_base::size;
 use vshmem_cluster::placement::request::Machine;
-use vshmem_cluster::size;
 
 /// Cores for a machine, and why these.
 pub struct Choice {

@@ -1,6 +1,5 @@
 //! A client of the control socket, and starting a back end.
 
-use crate::error::{error, Error, Explain, Result};
 use crate::ivshmem::control::{Request, Response, Status};
 use crate::ivshmem::directory::Directory;
 use crate::ivshmem::fd_store::{Connection, STORE};
@@ -14,6 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use vshmem_base::error::{error, Error, Explain, Result};
 
 /// How long a response may take.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,12 +1,12 @@
 //! The back end's directory, with its sockets, its lock and its log.
 
-use crate::error::{error, Explain, Result};
 use rustix::fs::{flock, FlockOperation};
 use std::fs::{self, DirBuilder, File};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use vshmem_base::error::{error, Explain, Result};
 
 /// A directory that only its owner can enter.
 #[derive(Debug, Clone)]

@@ -1,10 +1,10 @@
 //! Running what was started as a part of the agent.
 
-use crate::error::{Explain, Result};
 use crate::ivshmem::fd_store::Connection;
 use crate::ivshmem::program::{Part, Program};
 use crate::ivshmem::{keeper, server};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use vshmem_base::error::{Explain, Result};
 
 /// Runs a part that was started with `--part PART --link FD`.
 ///

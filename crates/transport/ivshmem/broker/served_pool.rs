@@ -9,7 +9,6 @@ mod metrics;
 mod status;
 
 use self::collected::Collected;
-use crate::error::{error, Result};
 use crate::ivshmem::doorbell_sender::{self, DoorbellSender};
 use crate::ivshmem::host_wakeup::HostWakeup;
 use crate::ivshmem::peer_table::{peer_id, PeerTable, MOST_PEERS};
@@ -25,6 +24,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Instant;
+use vshmem_base::error::{error, Result};
 use vshmem_pool::{memory_requests, Pool};
 use vshmem_transport::PoolRef;
 

@@ -8,7 +8,6 @@ mod scrape;
 
 use self::events::{Events, Source};
 use crate::buffered_socket::BufferedSocket;
-use crate::error::{error, Explain, Result};
 use crate::http::Endpoint;
 use crate::ivshmem::directory::Directory;
 use crate::ivshmem::fd_store::{Connection, REMOVE, STOP, STORE};
@@ -17,7 +16,6 @@ use crate::ivshmem::served_pool::ServedPool;
 use crate::ivshmem::stored::{peer_label, pool_label, StoredFds, CONTROL, LOCK};
 use crate::joined_pool::now;
 use crate::peer::peer_of;
-use crate::signals::{Signals, TERMINATION};
 use rustix::event::PollFlags;
 use rustix::process::geteuid;
 use std::collections::{BTreeMap, HashMap};
@@ -27,6 +25,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use vshmem_base::error::{error, Explain, Result};
+use vshmem_base::signal_descriptor::{Signals, TERMINATION};
 
 /// Connections that are accepted before other events are handled.
 const ACCEPTS_PER_EVENT: usize = 16;
@@ -174,7 +174,7 @@ impl<'a> Server<'a> {
     }
 
     fn log(&self, text: &str) {
-        eprintln!("vshmem agent: {}", crate::printable(text));
+        eprintln!("vshmem agent: {}", vshmem_base::printable(text));
     }
 
     /// Everything that an event may come from at present.

@@ -1,11 +1,11 @@
 //! The descriptors that the keeper has stored, and their labels.
 
-use crate::error::{Error, Explain, Result};
 use crate::ivshmem::fd_store::{Connection, END, FETCH};
 use crate::ivshmem::peer_table::PeerTable;
 use crate::ivshmem::served_pool::StoredPool;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use vshmem_base::error::{Error, Explain, Result};
 
 /// The keeper's label of the lock.
 pub const LOCK: &str = "lock";

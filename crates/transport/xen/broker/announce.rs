@@ -8,7 +8,7 @@
 
 use super::device::{GrantInfo, MOST_LISTS};
 use super::xenstore::{Access, XenStore};
-use crate::error::Result;
+use vshmem_base::error::Result;
 
 /// The value by which a domain says that it has attached a pool.
 pub const READY: &str = "VshmemReady";

@@ -1,11 +1,11 @@
 //! The control file of the driver vshmem_xen.ko, `/dev/vshmem-xen-control`; `kmod/xen/vshmem_xen_ioctl.h`
 //! specifies the calls.
 
-use crate::error::{error, Explain, Result};
 use rustix::fs::{flock, FlockOperation};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use vshmem_base::error::{error, Explain, Result};
 use vshmem_transport::NAME_MAX;
 
 /// Most pages of references that a pool can have.

@@ -2,10 +2,10 @@
 
 use super::announce::Pair;
 use super::xenstore::XenStore;
-use crate::error::{Error, Explain, Result};
 use std::collections::BTreeSet;
 use std::io;
 use std::process::{Command, Stdio};
+use vshmem_base::error::{Error, Explain, Result};
 
 /// Domain 0, which owns the pools of clusters.
 pub(super) const DOM0: u16 = 0;

@@ -7,12 +7,12 @@ use super::device::{Device, GrantInfo};
 use super::open::join_attached;
 use super::xenstore::XenStore;
 use super::{end_signals, own_id, wait, Report, POLL_INTERVAL};
-use crate::error::{error, Error, Result};
 use crate::maintained_pool::MaintainedPool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use vshmem_base::error::{error, Error, Result};
 use vshmem_transport::xen::Xen;
 use vshmem_transport::{PoolRef, Transport};
 

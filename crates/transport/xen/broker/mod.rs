@@ -36,11 +36,11 @@ pub use options::{default_limits, OwnOptions};
 pub use owner::own;
 pub use withdrawal::{withdraw, Withdrawal};
 
-use crate::error::{error, Error, Result};
-use crate::signals::{Signals, TERMINATION};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::os::fd::AsFd;
 use std::time::Duration;
+use vshmem_base::error::{error, Error, Result};
+use vshmem_base::signal_descriptor::{Signals, TERMINATION};
 use xenstore::XenStore;
 
 /// Takes the reports of what happens, a sentence each.

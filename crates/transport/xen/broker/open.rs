@@ -3,9 +3,9 @@
 
 use super::device::{Claim, Device};
 use super::options::{CheckLimits, OwnOptions};
-use crate::error::{error, Result};
 use crate::maintained_pool::MaintainedPool;
 use std::fmt::Display;
+use vshmem_base::error::{error, Result};
 use vshmem_ipc::census::Census;
 use vshmem_pool::{Params, Pool};
 

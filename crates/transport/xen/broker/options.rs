@@ -1,6 +1,6 @@
 //! What a pool of this domain is to be.
 
-use crate::error::{error, Result};
+use vshmem_base::error::{error, Result};
 use vshmem_pool::Limits;
 
 /// Messages of 64 KiB fit, with a little to spare.

@@ -11,10 +11,10 @@ use super::presence::Presence;
 use super::withdrawal::{withdraw_from_guests, DETACH_TIMEOUT};
 use super::xenstore::{XenStore, INTRODUCED, RELEASED};
 use super::{end_signals, own_id, wait, Report, POLL_INTERVAL};
-use crate::error::{error, Error, Result};
 use crate::maintained_pool::MaintainedPool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
+use vshmem_base::error::{error, Error, Result};
 
 /// Back-off for a domain to which the pool could not be given.
 const FIRST_RETRY: Duration = Duration::from_secs(5);

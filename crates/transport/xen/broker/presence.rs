@@ -4,9 +4,9 @@
 use super::domain::{dead_domains, DOM0};
 use super::xenstore::XenStore;
 use super::POLL_INTERVAL;
-use crate::error::Result;
 use std::collections::BTreeSet;
 use std::time::Instant;
+use vshmem_base::error::Result;
 
 /// The recipients of a pool, and the domains that exist.
 pub struct Presence {

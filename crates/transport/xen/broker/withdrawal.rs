@@ -5,8 +5,8 @@ use super::device::{Claim, Device};
 use super::options::check_name;
 use super::own_id;
 use super::xenstore::XenStore;
-use crate::error::Result;
 use std::time::{Duration, Instant};
+use vshmem_base::error::Result;
 
 /// How long guests may take to detach a pool that is withdrawn.
 pub const DETACH_TIMEOUT: Duration = Duration::from_secs(5);

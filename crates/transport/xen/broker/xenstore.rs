@@ -4,10 +4,10 @@
 //! The kernel passes messages on to xenstored and back. Watch events come between responses. Only that
 //! something has changed is kept, since the callers then look at everything that they watch.
 
-use crate::error::{error, Error, Explain, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::fs::File;
 use std::io::{Read, Write};
+use vshmem_base::error::{error, Error, Explain, Result};
 
 /// Message types, from Xen's `xs_wire.h`.
 mod kind {

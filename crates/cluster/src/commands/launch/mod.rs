@@ -17,7 +17,6 @@ use super::location::Location;
 use super::outcome::Outcome;
 use super::output::{Output, Stream};
 use super::run::written;
-use crate::error::{Error, Result, OUR_FAILURE};
 use crate::wire::ended::Ended;
 use requests::{Request, Requests};
 use std::cell::{Cell, RefCell};
@@ -26,6 +25,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use vshmem_base::error::{Error, Result, OUR_FAILURE};
 
 /// How long a machine may take to report the end of a command that was killed: a job whose host was lost is
 /// over within five seconds.
@@ -462,7 +462,7 @@ impl Launched<'_> {
 /// A guest's text for a terminal.
 fn shortened(text: &str) -> String {
     const MOST: usize = 160;
-    let text = crate::printable(text);
+    let text = vshmem_base::printable(text);
     match text.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,

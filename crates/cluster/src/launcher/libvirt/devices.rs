@@ -3,17 +3,17 @@
 
 use super::files::Export;
 use super::uri::RunsAs;
-use crate::error::{error, Error, Result};
 use crate::launcher::qemu::disks::Attached;
 use crate::launcher::qemu::guest::PORT_NAME;
 use crate::launcher::qemu::libvirt::{address, shmem};
 use crate::launcher::qemu::ports::Generation;
 use crate::launcher::qemu::sockets::{agent_socket, AGENT_ALIAS};
 use crate::launcher::xml::{text_of, Element};
-use crate::state::directories::channel_socket;
 use crate::state::record::Granted;
 use std::path::Path;
 use vshmem_agent::guest::protocol::PORT;
+use vshmem_base::directories::channel_socket;
+use vshmem_base::error::{error, Error, Result};
 use vshmem_devices::choose::Assigned;
 
 /// The first slot of the root bus for ports, of which eight share one, and the first for other devices.

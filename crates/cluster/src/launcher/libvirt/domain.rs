@@ -3,13 +3,13 @@
 use super::devices::Devices;
 use super::tuning;
 use super::uri::RunsAs;
-use crate::error::Result;
 use crate::launcher::affinity::Pins;
 use crate::launcher::qemu::accel::Accel;
 use crate::launcher::qemu::placed::Backing;
 use crate::launcher::xml::{text_of, Element};
 use crate::placement::plan::Placed;
 use std::path::{Path, PathBuf};
+use vshmem_base::error::Result;
 
 const QEMU: &str = "http://libvirt.org/schemas/domain/qemu/1.0";
 

@@ -4,14 +4,14 @@
 //! host that machines see is a file system of its own (9p); what else there is, no machine can ask for.
 
 use super::uri::RunsAs;
-use crate::error::{error, Explain, Result};
-use crate::state::directories::{cluster_directory, open_directory, runtime_directory};
 use crate::state::exported::{share_tag, system_tag, Exported};
 use crate::state::share::Share;
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use vshmem_base::directories::{cluster_directory, open_directory, runtime_directory};
+use vshmem_base::error::{error, Explain, Result};
 
 /// Where files are that QEMU opens as another user.
 const PUBLIC: &str = "/run/vshmem-libvirt";

@@ -13,7 +13,6 @@ use crate::boot::image::{Image, System};
 use crate::boot::software::Software;
 use crate::description::cluster::Description;
 use crate::description::fault::Fault;
-use crate::error::{error, Result};
 use crate::launcher::affinity::Pins;
 use crate::launcher::front_end;
 use crate::launcher::libvirt::virsh::{Domain, DENIED};
@@ -34,6 +33,7 @@ use crate::state::machine::{health_on_record, Health};
 use crate::state::record::{Granted, Machine, Record};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use vshmem_base::error::{error, Result};
 
 /// How long a front end may take to answer; of a machine that is too busy, the record is shown.
 const FRONT_END_TIMEOUT: Duration = Duration::from_millis(1500);

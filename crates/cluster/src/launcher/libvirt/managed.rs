@@ -1,14 +1,14 @@
 //! A domain of libvirt that was started as a machine.
 
-use crate::error::{error, Explain, Result};
-use crate::interrupt;
 use crate::launcher::affinity::{differences, pin, Pins};
 use crate::launcher::libvirt::virsh::Domain;
 use crate::launcher::qemu::qmp::Qmp;
-use crate::state::process::Process;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::time::Duration;
+use vshmem_base::error::{error, Explain, Result};
+use vshmem_base::interrupt;
+use vshmem_base::process::Process;
 
 /// How long libvirt may take until nothing is left of a domain that was ended.
 const END_TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,8 +1,8 @@
 //! What domains, and the networks between them, are called.
 
-use crate::error::Result;
-use crate::state::directories::{boot_id, cluster_directory};
 use crate::state::record::{Machine, Record};
+use vshmem_base::directories::{boot_id, cluster_directory};
+use vshmem_base::error::Result;
 
 /// The name of a machine's domain.
 pub fn name_of(record: &Record, machine: &Machine) -> String {

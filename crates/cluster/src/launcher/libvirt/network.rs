@@ -6,14 +6,14 @@
 use super::names::{network_name, network_uuid};
 use super::unfit;
 use super::virsh::Domain;
-use crate::error::{Error, Explain, Result};
-use crate::interface;
 use crate::launcher::qemu::netdev;
 use crate::launcher::qemu::uplink::{check_bridge, tap_of, wanted};
 use crate::launcher::xml::Element;
 use crate::state::record::{Machine, Record};
 use crate::state::uplink::Means;
-use crate::user::uid;
+use vshmem_base::error::{Error, Explain, Result};
+use vshmem_base::interface;
+use vshmem_base::user::uid;
 
 /// The cards of a machine, still without their addresses on a bus. What they are connected with is there.
 pub fn cards(record: &Record, machine: &Machine, uri: &str, is_networked: bool) -> Result<Vec<Element>> {

@@ -3,7 +3,7 @@
 use crate::description::cluster::Description;
 use crate::description::fault::Fault;
 use crate::placement::pages::Pages;
-use crate::user::uid;
+use vshmem_base::user::uid;
 
 /// Why machines have no network between them.
 const ROOTS: &str =

@@ -1,11 +1,11 @@
 //! Which libvirt starts machines, and as whom its QEMU runs.
 
-use crate::error::{error, Error, Result};
 use crate::launcher::libvirt::virsh::Domain;
 use crate::state::record::Record;
-use crate::user;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use vshmem_base::error::{error, Error, Result};
+use vshmem_base::user;
 
 /// That of the user who asks, and that of the host.
 const SESSION: &str = "qemu:///session";

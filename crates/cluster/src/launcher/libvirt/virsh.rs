@@ -1,6 +1,5 @@
 //! Domains of libvirt, which is asked by its command `virsh`.
 
-use crate::error::{error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,6 +7,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use vshmem_base::error::{error, Result};
 
 /// What libvirt says of files that QEMU can't open.
 pub const DENIED: &str = "Permission denied";

@@ -1,14 +1,14 @@
 //! Temporary access control lists (acl(5)) for files that QEMU opens again through a descriptor. The kernel
 //! checks permissions then, and the user that root's machines run as has none.
 
-use crate::error::{Explain, Result};
-use crate::state::directories::is_private;
-use crate::user::{has_account, MACHINE_USERS};
 use rustix::fs::{fgetxattr, fremovexattr, fsetxattr, XattrFlags};
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use vshmem_base::directories::is_private;
+use vshmem_base::error::{Explain, Result};
+use vshmem_base::user::{has_account, MACHINE_USERS};
 
 const LIST: &str = "system.posix_acl_access";
 /// The version of the format, from linux/posix_acl_xattr.h.

@@ -4,16 +4,16 @@ use super::attached::{self, Attached, Monitor, VERSION};
 use super::qmp::{Qmp, ANSWER_TIMEOUT};
 use super::target::Target;
 use super::{doorbell, grant, plug};
-use crate::error::{error, Error, Explain, Result};
-use crate::interrupt;
 use crate::launcher::dead;
-use crate::state::directories::{self, boot_id, cluster_names};
-use crate::state::lock::busy;
 use crate::state::record::Record;
 use serde_json::{json, Value};
 use std::path::PathBuf;
 use std::time::Duration;
 use vshmem_agent::guest::protocol::PORT;
+use vshmem_base::directories::{self, boot_id, cluster_names};
+use vshmem_base::error::{error, Error, Explain, Result};
+use vshmem_base::interrupt;
+use vshmem_base::lock::busy;
 
 /// Options of `vshmem attach`.
 #[derive(Debug, Clone)]

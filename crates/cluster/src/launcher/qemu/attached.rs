@@ -2,18 +2,18 @@
 //! directory below `.attached` in the user's runtime directory.
 
 use super::qmp::Qmp;
-use crate::error::{Explain, Result};
 use crate::launcher::libvirt::virsh::Domain;
-use crate::state::directories::{boot_id, check_name, names_in, private_directory, runtime_directory};
-use crate::state::lock::{lock_at, Lock};
 use crate::state::record::Granted;
-use crate::state::stored;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
+use vshmem_base::directories::{boot_id, check_name, names_in, private_directory, runtime_directory};
+use vshmem_base::error::{Explain, Result};
+use vshmem_base::lock::{lock_at, Lock};
+use vshmem_base::stored;
 
 /// The monitor of a machine's QEMU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

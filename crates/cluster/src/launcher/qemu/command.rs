@@ -4,9 +4,10 @@ use crate::complete::values;
 use crate::output::{each, print};
 use clap::Args;
 use std::path::PathBuf;
+use vshmem_base::{error, Error, Result};
 use vshmem_cluster::{
-    attach as attach_machine, describe_persistent, detach as detach_machine, error, AttachOptions, Domain,
-    Error, Monitor, Ports, Result,
+    attach as attach_machine, describe_persistent, detach as detach_machine, AttachOptions, Domain, Monitor,
+    Ports,
 };
 
 #[derive(Args)]
@@ -44,7 +45,7 @@ pub struct Attach {
     #[arg(long, default_value_t = Ports::DEFAULT.spare, value_name = "N")]
     spare_pools: u32,
     /// For --print: size of the largest pool that fits into a port, a power of two
-    #[arg(long, default_value = "2G", value_parser = crate::size::parse, value_name = "SIZE")]
+    #[arg(long, default_value = "2G", value_parser = vshmem_base::size::parse, value_name = "SIZE")]
     largest_pool: u64,
     /// Its new name
     name: String,

@@ -5,9 +5,7 @@ use super::logs;
 use super::passed;
 use super::sandbox::{Descriptor, SandboxSpec, DESCRIPTORS, FIRST, PROGRAM, SHARED};
 use super::set_id::{self, Modes};
-use crate::error::{error, Error, Explain, Result};
 use crate::launcher::file_tree::StandIns;
-use crate::user::{become_user, uid};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::net::{
     recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -24,6 +22,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use vshmem_base::error::{error, Error, Explain, Result};
+use vshmem_base::user::{become_user, uid};
 
 /// Devices that QEMU has, if the host has them.
 const DEVICES: [&str; 3] = ["null", "urandom", "kvm"];

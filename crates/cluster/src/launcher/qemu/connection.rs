@@ -4,11 +4,11 @@ use super::attached::{Attached, Monitor};
 use super::plug::{self, Channel};
 use super::qmp::Qmp;
 use super::sockets::{agent_socket, monitor_socket, AGENT, AGENT_ALIAS};
-use crate::error::Result;
 use crate::launcher::running::Running;
 use crate::state::record::{Machine, Record};
 use std::path::PathBuf;
 use std::time::Duration;
+use vshmem_base::error::Result;
 
 /// How a machine's QEMU and its front end are reached.
 pub struct Connection {

@@ -8,12 +8,12 @@ use super::sandbox::Descriptor;
 use crate::boot::driver::Choice;
 use crate::boot::image::System;
 use crate::boot::seed;
-use crate::error::{Explain, Result};
 use crate::state::disks::Disks;
 use crate::state::record::Record;
 use crate::state::settings::Settings;
 use std::os::unix::fs::chown;
 use std::path::PathBuf;
+use vshmem_base::error::{Explain, Result};
 
 /// The disks of a machine.
 pub struct Attached {

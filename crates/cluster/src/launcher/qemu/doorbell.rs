@@ -1,14 +1,14 @@
 //! The back end, which serves pools with doorbells. It is started if need be, and ends with the last pool.
 
-use crate::error::{Error, Explain, Result};
-use crate::interrupt;
-use crate::state::directories::runtime_directory;
-use crate::state::process::Process;
 use crate::state::record::Granted;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vshmem_agent::ivshmem::client::{ensure, remove_left, request, status};
 use vshmem_agent::ivshmem::{Directory, PeerStatus, PoolStatus, Program, Request};
+use vshmem_base::directories::runtime_directory;
+use vshmem_base::error::{Error, Explain, Result};
+use vshmem_base::interrupt;
+use vshmem_base::process::Process;
 
 /// Interval at which the back end is asked for its state.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

@@ -1,13 +1,13 @@
 //! The side of the launcher that runs in a machine.
 
-use crate::error::{error, Explain, Result};
-use crate::interrupt;
 use crate::launcher::traits::Guest;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vshmem_agent::dax;
 use vshmem_agent::guest::{port, Devices};
+use vshmem_base::error::{error, Explain, Result};
+use vshmem_base::interrupt;
 use vshmem_transport::dax::Dax;
 use vshmem_transport::{PoolRef, Transport};
 

@@ -4,12 +4,12 @@ use super::attached::{self, Attached};
 use super::connection::Connection;
 use super::target::Target;
 use super::{doorbell, pci};
-use crate::error::Result;
 use crate::launcher::{dead, front_end};
 use crate::state::machine::{health_on_record, Health};
 use crate::state::record::{Machine, Record};
 use serde_json::json;
 use std::time::Duration;
+use vshmem_base::error::Result;
 
 /// An attached machine and its health.
 #[derive(Debug, Clone)]

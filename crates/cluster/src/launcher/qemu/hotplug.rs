@@ -7,8 +7,6 @@ use super::pci::{self, Devices, FreeBus, PoolDevice};
 use super::plug::{self, Channel, FileAccess};
 use super::qmp::{self, Qmp};
 use super::target::Target;
-use crate::error::{error, Error, Result};
-use crate::interrupt;
 use crate::launcher::{dead, front_end};
 use crate::state::host_pool::{path_of, HostPool};
 use crate::state::record::Granted;
@@ -16,6 +14,8 @@ use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
 use vshmem_agent::guest::protocol::{GrantResponse, GrantedPool, GuestPool};
+use vshmem_base::error::{error, Error, Result};
+use vshmem_base::interrupt;
 
 /// How long a front end that was just started may take to listen.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);

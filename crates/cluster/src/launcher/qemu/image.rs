@@ -1,12 +1,12 @@
 //! Images of disks as QEMU takes them: what they are, and overlays over them.
 
 use crate::boot::image::System;
-use crate::error::{error, Error, Explain, Result};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use vshmem_base::error::{error, Error, Explain, Result};
 
 /// The program that makes overlays.
 const PROGRAM: &str = "qemu-img";
@@ -91,7 +91,7 @@ fn run(command: &mut Command) -> Result<()> {
     })?;
     match out.status.success() {
         true => Ok(()),
-        false => Err(Error::new(crate::plain(String::from_utf8_lossy(&out.stderr).trim()))),
+        false => Err(Error::new(vshmem_base::plain(String::from_utf8_lossy(&out.stderr).trim()))),
     }
 }
 

@@ -11,8 +11,6 @@ use super::{doorbell, guest, health, image, logs, netdev, prealloc, probe, sandb
 use crate::boot::image::System;
 use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
-use crate::error::{error, Explain, Result};
-use crate::interrupt;
 use crate::launcher::network::Link;
 use crate::launcher::options::{Options, PoolOptions, Progress};
 use crate::launcher::running::Running;
@@ -22,12 +20,14 @@ use crate::launcher::{affinity, pool};
 use crate::placement::pages::Populated;
 use crate::pools::Form;
 use crate::state::machine::Health;
-use crate::state::process::Process;
 use crate::state::record::{Granted, Machine, Record};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use vshmem_base::error::{error, Explain, Result};
+use vshmem_base::interrupt;
+use vshmem_base::process::Process;
 
 const MODULES: &str = include_str!("../../../../../images/modules.txt");
 /// Further modules for machines with a pool that is a DAX device.

@@ -2,11 +2,11 @@
 //! there, by a second link, until QEMU has opened it.
 
 use super::acl::TemporaryAcl;
-use crate::error::{error, Result};
 use crate::state::record::Granted;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use vshmem_base::error::{error, Result};
 
 const SHM: &str = "/dev/shm";
 

@@ -4,11 +4,11 @@ use super::doorbell::VECTORS;
 use super::lent::{Borrower, Lent};
 use super::pci::FreeBus;
 use super::ports::Generation;
-use crate::error::{error, Error, Result};
 use crate::launcher::libvirt::virsh::{Domain, DENIED};
 use crate::launcher::xml::{text_of, Element};
 use crate::state::record::Granted;
 use std::path::Path;
+use vshmem_base::error::{error, Error, Result};
 
 /// Plugs a pool into a domain, by way of libvirt. Its file is lent to the `borrower`, or is where libvirt
 /// finds it.

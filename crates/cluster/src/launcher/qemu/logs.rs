@@ -2,8 +2,6 @@
 //! likes.
 
 use super::set_id::Modes;
-use crate::error::{Explain, Result};
-use crate::interrupt;
 use crate::launcher::log::{rotated, tail};
 use rustix::fs::{flock, FlockOperation};
 use std::fs::{self, File};
@@ -12,6 +10,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use vshmem_base::error::{Explain, Result};
+use vshmem_base::interrupt;
 
 /// Size at which a log is rotated; one rotated log is kept.
 const MAX: usize = 256 << 10;

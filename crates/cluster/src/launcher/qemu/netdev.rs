@@ -2,11 +2,11 @@
 
 use super::qmp::{Qmp, ANSWER_TIMEOUT};
 use super::sockets::monitor_socket;
-use crate::error::Result;
 use crate::launcher::network::{neighbours, socket_pair, Link};
 use crate::state::record::Record;
 use serde_json::json;
 use std::os::fd::OwnedFd;
+use vshmem_base::error::Result;
 
 /// The id of a link's netdev.
 pub fn socket_id(to: u32) -> String {

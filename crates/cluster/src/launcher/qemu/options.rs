@@ -14,13 +14,13 @@ use super::sockets::{agent_socket, monitor_socket, AGENT};
 use super::uplink::Opened;
 use crate::launcher::network::Link;
 use crate::placement::plan::Placed;
-use crate::state::directories::channel_socket;
 use crate::state::ports::Ports;
 use crate::state::settings::Settings;
 use crate::state::share::{self, Share};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use vshmem_agent::guest::protocol::PORT;
+use vshmem_base::directories::channel_socket;
 use vshmem_devices::choose::Assigned;
 use vshmem_transport::head::HEAD;
 

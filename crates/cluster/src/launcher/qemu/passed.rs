@@ -1,7 +1,6 @@
 //! Devices of the host that a machine has for itself (VFIO): QEMU's options for them, and what of the host
 //! QEMU needs for them in its sandbox.
 
-use crate::error::{error, Explain, Result};
 use crate::placement::plan::GuestNode;
 use crate::state::ports::Ports;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
@@ -9,6 +8,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{symlink, MetadataExt};
 use std::path::Path;
+use vshmem_base::error::{error, Explain, Result};
 use vshmem_devices::choose::Assigned;
 
 /// The first slot of the root bus for their ports, of which eight share one.

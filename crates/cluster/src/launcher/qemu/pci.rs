@@ -1,8 +1,8 @@
 //! A machine's PCI devices, from QEMU: its pools with their addresses, and free ports.
 
 use super::ports::pool_of_device;
-use crate::error::{error, Error, Result};
 use serde_json::Value;
+use vshmem_base::error::{error, Error, Result};
 
 /// A pool's device.
 #[derive(Debug, Clone, PartialEq, Eq)]

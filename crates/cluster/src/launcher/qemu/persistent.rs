@@ -3,11 +3,11 @@
 
 use super::attached::Monitor;
 use super::ports::devices;
-use crate::error::{error, Result};
 use crate::launcher::libvirt::virsh::channel;
 use crate::launcher::xml::escaped;
 use crate::state::ports::{Ports, MAX};
 use vshmem_agent::guest::protocol::PORT;
+use vshmem_base::error::{error, Result};
 
 /// QEMU's id of the channel to the front end. It differs from that of a channel that is added later, which is
 /// removed again.

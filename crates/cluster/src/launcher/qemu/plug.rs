@@ -7,12 +7,12 @@ use super::pci::{FreeBus, PoolDevice};
 use super::ports::{pool_of_backing, Generation};
 use super::qmp::Qmp;
 use super::sandbox;
-use crate::error::{error, Explain, Result};
 use crate::state::record::Granted;
 use serde_json::{json, Value};
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use vshmem_base::error::{error, Explain, Result};
 
 /// How a QEMU accesses files and sockets of this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

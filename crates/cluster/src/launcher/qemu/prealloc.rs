@@ -3,15 +3,15 @@
 
 use super::placed::Backing;
 use super::program;
-use crate::error::Result;
 use crate::launcher::affinity;
 use crate::launcher::options::Progress;
 use crate::placement::cpuset::CpuSet;
 use crate::placement::pages::{PageRules, Pages, Populated};
 use crate::placement::plan::Placed;
-use crate::state::process::Process;
-use crate::{interrupt, memory, size};
 use std::time::{Duration, Instant};
+use vshmem_base::error::Result;
+use vshmem_base::process::Process;
+use vshmem_base::{interrupt, memory, size};
 
 /// How often the kernel is asked. A process has 100 MiB after as long.
 const INTERVAL: Duration = Duration::from_millis(10);

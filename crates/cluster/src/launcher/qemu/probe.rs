@@ -8,16 +8,16 @@ use super::program::{self, NAME};
 use super::{logs, sandbox};
 use crate::boot::initramfs;
 use crate::boot::kernel::Kernel;
-use crate::error::{Explain, Result};
-use crate::interrupt;
-use crate::state::directories::{boot_id, cache_directory, runtime_directory};
 use crate::state::ports::Ports;
 use crate::state::settings::{Settings, PROBE_MARK};
-use crate::user::{self, uid};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::Path;
 use std::time::Duration;
+use vshmem_base::directories::{boot_id, cache_directory, runtime_directory};
+use vshmem_base::error::{Explain, Result};
+use vshmem_base::interrupt;
+use vshmem_base::user::{self, uid};
 
 /// How long a machine may take to boot on KVM. It takes about a second.
 const TIMEOUT: Duration = Duration::from_secs(8);

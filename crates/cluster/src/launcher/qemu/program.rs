@@ -3,13 +3,13 @@
 use super::options::{arguments, MachineSpec};
 use super::passed;
 use super::sandbox::{self, PROGRAM};
-use crate::error::{error, Error, Result};
 use crate::launcher::file_tree::FileTree;
 use crate::placement::pages::Pages;
-use crate::state::process::Process;
 use crate::state::share::{self, Share};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use vshmem_base::error::{error, Error, Result};
+use vshmem_base::process::Process;
 
 /// The launcher's name on command lines.
 pub const NAME: &str = "qemu";

@@ -2,10 +2,7 @@
 //!
 //! Nothing here waits for events. The outcome of a command is polled, as it is after an interrupted command.
 
-use crate::error::{error, Error, Explain, Result};
-use crate::interrupt;
 use crate::launcher::libvirt::virsh::Domain;
-use crate::user::uid;
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,6 +10,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use vshmem_agent::peer_of;
+use vshmem_base::error::{error, Error, Explain, Result};
+use vshmem_base::interrupt;
+use vshmem_base::user::uid;
 
 /// A monitor connection.
 pub struct Qmp {

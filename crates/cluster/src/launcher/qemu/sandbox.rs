@@ -6,9 +6,7 @@
 //! Apart from programs and libraries, QEMU gets files and sockets as descriptors. The process that becomes
 //! QEMU opens them: the kernel reports the process that listened or connected as a socket's peer.
 
-use crate::error::{error, Error, Explain, Result};
 use crate::launcher::file_tree::FileTree;
-use crate::state::process::Process;
 use rustix::io::{fcntl_setfd, FdFlags};
 use rustix::process::setsid;
 use serde::{Deserialize, Serialize};
@@ -19,6 +17,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
+use vshmem_base::error::{error, Error, Explain, Result};
+use vshmem_base::process::Process;
 use vshmem_devices::choose::Assigned;
 
 /// The name by which this program is executed for it.

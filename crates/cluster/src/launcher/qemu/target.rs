@@ -6,15 +6,16 @@ use super::connection::Connection;
 use super::lent::Borrower;
 use super::plug::FileAccess;
 use super::qmp::ANSWER_TIMEOUT;
-use crate::error::{error, Result};
-use crate::interrupt;
 use crate::launcher::libvirt::virsh::Domain;
 use crate::launcher::running::Running;
-use crate::state::directories::cluster_directory;
-use crate::state::lock::{remove_cluster_directory, try_lock_cluster, wait_for_lock, Lock};
+use crate::state::disks::remove_cluster_directory;
 use crate::state::machine::{find, index_of, state, MachineState};
 use crate::state::record::{Granted, Record};
 use std::time::Duration;
+use vshmem_base::directories::cluster_directory;
+use vshmem_base::error::{error, Result};
+use vshmem_base::interrupt;
+use vshmem_base::lock::{try_lock_cluster, wait_for_lock, Lock};
 
 /// A locked machine.
 pub struct Target {

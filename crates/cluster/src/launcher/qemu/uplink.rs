@@ -3,12 +3,9 @@
 //! QEMU, or with this process before there is one, whatever kills them. So there is nothing to write down,
 //! and nothing to clean up.
 
-use crate::error::{error, Error, Explain, Result};
-use crate::interface;
 use crate::launcher::network::socket_pair;
 use crate::state::record::{Machine, Record};
 use crate::state::uplink::{Addresses, Card, Means};
-use crate::user::uid;
 use rustix::io::{fcntl_setfd, FdFlags};
 use rustix::net::{recvmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use std::io::{self, IoSliceMut};
@@ -17,6 +14,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use vshmem_base::error::{error, Error, Explain, Result};
+use vshmem_base::interface;
+use vshmem_base::user::uid;
 
 /// What makes tap devices for ordinary users, where distributions have it.
 const HELPERS: [&str; 3] = [
@@ -144,7 +144,7 @@ fn by_helper(bridge: &str) -> Result<OwnedFd> {
 
 /// Why the helper has made no tap device.
 fn helper_refused(helper: &Path, bridge: &str, said: &str) -> Error {
-    let said = crate::printable(said.trim());
+    let said = vshmem_base::printable(said.trim());
     let hint = match said.contains("acl") || said.contains("denied") {
         true => format!("As root, let it: mkdir -p /etc/qemu && echo 'allow {bridge}' >>{ALLOWED}"),
         false => format!("It has to be set-user-ID root; as root: chmod u+s {}", helper.display()),
@@ -189,7 +189,7 @@ fn passt() -> Result<OwnedFd> {
     match told.status.success() {
         true => Ok(ours),
         false => {
-            let said = crate::printable(String::from_utf8_lossy(&told.stderr).trim());
+            let said = vshmem_base::printable(String::from_utf8_lossy(&told.stderr).trim());
             Err(error!("passt gives no network: {said}"))
         }
     }

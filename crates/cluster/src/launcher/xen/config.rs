@@ -1,9 +1,9 @@
 //! The configuration of a domain, for xl.
 
-use crate::error::{error, Result};
 use crate::state::record::{Machine, Record};
 use crate::state::share::Share;
 use std::path::{Path, PathBuf};
+use vshmem_base::error::{error, Result};
 
 /// The name of a machine's domain.
 pub fn name_of(record: &Record, machine: &Machine) -> String {

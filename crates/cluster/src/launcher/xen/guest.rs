@@ -1,11 +1,11 @@
 //! A domain's side of the launcher. Its channels are consoles, the first console aside.
 
-use crate::error::{error, Error, Result};
 use crate::launcher::traits::Guest;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use vshmem_base::error::{error, Error, Result};
 
 /// How long the kernel may take to make the consoles.
 const CONSOLES_TIMEOUT: Duration = Duration::from_secs(20);

@@ -5,19 +5,19 @@ use super::{guest, owner, xl};
 use crate::boot::image::Image;
 use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
-use crate::error::{error, Error, Explain, Result};
 use crate::launcher::log;
 use crate::launcher::network::Link;
 use crate::launcher::options::{Options, Progress};
 use crate::launcher::running::Running;
 use crate::launcher::starting::settings;
 use crate::launcher::traits::{Facts, Guest, Launcher, StartOptions, Started};
-use crate::state::directories::{channel_socket, private_directory};
 use crate::state::machine::Health;
 use crate::state::ports::Ports;
 use crate::state::record::{Machine, Record};
 use std::fs;
 use std::path::{Path, PathBuf};
+use vshmem_base::directories::{channel_socket, private_directory};
+use vshmem_base::error::{error, Error, Explain, Result};
 
 /// The accelerator, as in records.
 pub const NAME: &str = "xen";

@@ -1,12 +1,12 @@
 //! The file tree that a domain sees, in a mount namespace of `xl create` and the processes that it starts. It
 //! goes with them.
 
-use crate::error::Result;
 use crate::launcher::file_tree::{FileTree, StandIns};
 use crate::state::share::Share;
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use std::io;
 use std::path::{Path, PathBuf};
+use vshmem_base::error::Result;
 
 /// A mount namespace that is ready to be entered.
 pub struct MountNamespace {

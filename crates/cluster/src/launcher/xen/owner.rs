@@ -2,17 +2,17 @@
 //! takes it back when they are gone.
 
 use super::config::name_of;
-use crate::error::{error, Error, Explain, Result};
-use crate::interrupt;
 use crate::launcher::log;
-use crate::state::directories::cluster_directory;
-use crate::state::process::Process;
 use crate::state::record::Record;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use vshmem_base::directories::cluster_directory;
+use vshmem_base::error::{error, Error, Explain, Result};
+use vshmem_base::interrupt;
+use vshmem_base::process::Process;
 
 /// How long making the pool may take.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(30);

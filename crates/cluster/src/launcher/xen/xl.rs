@@ -3,12 +3,12 @@
 use super::config::Config;
 use super::domain::{destroy, Domain, PROGRAM};
 use super::namespace::MountNamespace;
-use crate::error::{error, Error, Explain, Result};
 use crate::launcher::log::tail;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use vshmem_base::error::{error, Error, Explain, Result};
 
 /// Whether it is on the PATH.
 pub fn is_installed() -> bool {

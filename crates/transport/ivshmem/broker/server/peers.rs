@@ -1,7 +1,6 @@
 //! Machines that connect and leave.
 
 use super::{check_peer_process, Server, ACCEPTS_PER_EVENT};
-use crate::error::{Error, Explain, Result};
 use crate::ivshmem::fd_store::{REMOVE, STORE};
 use crate::ivshmem::served_pool::{new_eventfds, Peer};
 use crate::ivshmem::stored::peer_label;
@@ -9,6 +8,7 @@ use rustix::event::PollFlags;
 use rustix::net::SocketFlags;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use vshmem_base::error::{Error, Explain, Result};
 
 impl Server<'_> {
     pub(super) fn accept_peers(&mut self, pool: u32) {

@@ -2,7 +2,6 @@
 
 use super::{check_peer_process, listen, Next, Server, ACCEPTS_PER_EVENT};
 use crate::buffered_socket::BufferedSocket;
-use crate::error::{error, Explain, Result};
 use crate::ivshmem::control::{Request, Response, Status, LONGEST};
 use crate::ivshmem::fd_store::MOST_VECTORS;
 use crate::ivshmem::peer_table::PeerTable;
@@ -12,6 +11,7 @@ use std::fs::{self, File};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use vshmem_base::error::{error, Explain, Result};
 use vshmem_transport::PoolRef;
 
 /// Most connections at a time.

@@ -1,7 +1,6 @@
 //! Metrics: where they are served, and what a scrape gets.
 
 use super::{Server, ACCEPTS_PER_EVENT};
-use crate::error::Result;
 use crate::http::Endpoint;
 use crate::ivshmem::fd_store::{REMOVE, STORE};
 use crate::ivshmem::served_pool::ServedPool;
@@ -10,6 +9,7 @@ use crate::metrics;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+use vshmem_base::error::Result;
 
 /// Metrics are collected again for a scrape after this time; earlier ones get the same.
 const MAX_AGE: Duration = Duration::from_millis(100);

@@ -90,7 +90,8 @@ impl Identity {
     }
 }
 
-pub(crate) fn parse_identity(text: &str, passwd: &str) -> Option<Identity> {
+/// The user that a text names, by a number or as a line of `passwd` has it.
+pub fn parse_identity(text: &str, passwd: &str) -> Option<Identity> {
     let plain = |uid, gid| Some(Identity { uid, gid, groups: vec![] });
     if let Some((uid, gid)) = text.split_once(':') {
         return plain(uid.parse().ok()?, gid.parse().ok()?);

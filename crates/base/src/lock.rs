@@ -1,7 +1,6 @@
 //! Locks that keep two commands from changing the same cluster, or using the same channel.
 
-use super::directories::{check_name, cluster_directory, runtime_directory};
-use super::disks;
+use crate::directories::{check_name, runtime_directory};
 use crate::error::{error, Error, Explain, Result};
 use crate::interrupt;
 use rustix::fs::{flock, FlockOperation};
@@ -16,7 +15,7 @@ pub const CLAIMS: &str = "host.claims";
 /// The file of the lock of the devices of this host.
 pub const DEVICES: &str = "host.devices";
 /// What the files of clusters' locks end with.
-const OF_CLUSTER: &str = "lock";
+pub const OF_CLUSTER: &str = "lock";
 
 /// How long another command may hold a lock that is waited for.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -84,23 +83,6 @@ fn is_at(file: &File, path: &Path) -> bool {
         (Ok(ours), Ok(theirs)) => (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()),
         _ => false,
     }
-}
-
-/// Removes a cluster's disks, its directory and its lock file, and the user's directory if that was the last
-/// one.
-pub fn remove_cluster_directory(name: &str) -> Result<()> {
-    disks::remove(name)?;
-    let directory = cluster_directory(name)?;
-    match fs::remove_dir_all(&directory) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            return Err(error!("could not remove {}: {e}", directory.display()));
-        }
-        _ => (),
-    }
-    let runtime = runtime_directory()?;
-    let _ = fs::remove_file(directory.with_extension(OF_CLUSTER));
-    let _ = fs::remove_dir(&runtime);
-    Ok(())
 }
 
 /// Removes the files of locks that killed commands have left: those that nobody holds, unless their cluster
