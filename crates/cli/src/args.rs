@@ -7,10 +7,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use vshmem_cluster::description::resolve::AUTO;
 use vshmem_cluster::launchers::launchers;
-use vshmem_cluster::limits::Limit;
-use vshmem_cluster::placement::pages::{Pages, PoolNodes};
-use vshmem_cluster::placement::rules::Policy;
 use vshmem_cluster::Launcher;
+use vshmem_inspect::limits::Limit;
+use vshmem_placement::pages::{Pages, PoolNodes};
+use vshmem_placement::rules::Policy;
 
 pub const EXIT_CODES: &str = "\
 Exit codes:

@@ -6,9 +6,9 @@ use crate::output::print;
 use schemars::JsonSchema;
 use serde::Serialize;
 use vshmem_base::{error::OUR_FAILURE, Result};
-use vshmem_cluster::check::{check as look, CheckReport};
 use vshmem_cluster::declare_dead_machines;
-use vshmem_cluster::pools::{find, name_of};
+use vshmem_inspect::check::{check as look, CheckReport};
+use vshmem_inspect::pools::{find, name_of};
 
 /// Exit codes, those of fsck(8).
 const WHOLE: u8 = 0;

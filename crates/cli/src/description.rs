@@ -11,8 +11,9 @@ use vshmem_cluster::description::cluster::{Description, Group, PagesWanted, Plac
 use vshmem_cluster::description::file::File;
 use vshmem_cluster::description::network::Network;
 use vshmem_cluster::description::pools::OWN;
-use vshmem_cluster::placement::rules::{Insist, Memory};
-use vshmem_cluster::{HostPool, Launcher, UpOptions};
+use vshmem_cluster::{Launcher, UpOptions};
+use vshmem_inspect::HostPool;
+use vshmem_placement::rules::{Insist, Memory};
 
 /// The launcher and the options that a command line means.
 pub fn options(up: &args::Up) -> Result<(&'static dyn Launcher, UpOptions)> {
@@ -155,7 +156,7 @@ impl Transform for NoNull {
 mod tests {
     use super::*;
     use clap::Parser;
-    use vshmem_cluster::placement::pages::{PageRules, Pages, PoolNodes};
+    use vshmem_placement::pages::{PageRules, Pages, PoolNodes};
 
     #[derive(Parser)]
     struct Line {

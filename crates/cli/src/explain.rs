@@ -12,7 +12,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use vshmem_base::{library, Error, Result};
-use vshmem_cluster::pools::{lookup, Lookup};
+use vshmem_inspect::pools::{lookup, Lookup};
 
 /// The explanation, for JSON.
 #[derive(Serialize, JsonSchema)]

@@ -9,7 +9,8 @@ use serde::Serialize;
 use std::time::Duration;
 use vshmem_base::document::Document;
 use vshmem_base::{interrupt, Result};
-use vshmem_cluster::{grant as give, launchers, revoke as take, GrantResult, HostPool};
+use vshmem_cluster::{grant as give, launchers, revoke as take, GrantResult};
+use vshmem_inspect::HostPool;
 
 #[derive(Args)]
 #[command(after_help = "\

@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Display;
 use vshmem_base::{Error, Result};
-use vshmem_cluster::contents::{contents, remove, Contents, Kind, Target};
-use vshmem_cluster::pools::{find, name_of};
-use vshmem_cluster::processes::Process;
-use vshmem_cluster::sample::{Object, Queue, Segment, Set};
+use vshmem_inspect::contents::{contents, remove, Contents, Kind, Target};
+use vshmem_inspect::pools::{find, name_of};
+use vshmem_inspect::processes::Process;
+use vshmem_inspect::sample::{Object, Queue, Segment, Set};
 
 /// Lists the IPC objects in pools.
 pub fn ipcs(ipcs: &args::Ipcs) -> Result<u8> {

@@ -11,20 +11,20 @@ use std::fmt::Display;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use vshmem_base::{interrupt, Result};
-use vshmem_cluster::participants::Member;
-use vshmem_cluster::placement::binding::Resident;
-use vshmem_cluster::placement::cpuset::CpuSet;
-use vshmem_cluster::placement::pages::Given;
-use vshmem_cluster::placement::plan::{Guest, Placed};
-use vshmem_cluster::placement::rules::Rules;
-use vshmem_cluster::pools::find;
-use vshmem_cluster::sample::Watched;
 use vshmem_cluster::{
     attached_machines, down as end, health, launchers, list, restart as start_anew, up as start, uplink_of,
     Addresses, AttachedStatus, Card, Health, How, Listed, Machine, MachineState, MadePool, Monitor,
     Permitted, Progress, Record, Running,
 };
 use vshmem_devices::choose::Assigned;
+use vshmem_inspect::participants::Member;
+use vshmem_inspect::pools::find;
+use vshmem_inspect::sample::Watched;
+use vshmem_placement::binding::Resident;
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::pages::Given;
+use vshmem_placement::plan::{Guest, Placed};
+use vshmem_placement::rules::Rules;
 
 /// Each machine's member in the cluster's pool.
 fn members(listed: &Listed) -> Vec<Option<Member>> {

@@ -2,7 +2,7 @@
 
 use crate::age::{age, show_age};
 use std::fmt::Display;
-use vshmem_cluster::participants::{Member, Waiter};
+use vshmem_inspect::participants::{Member, Waiter};
 
 /// A table; the first row is its heading.
 #[derive(Default)]

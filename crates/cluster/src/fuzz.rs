@@ -8,13 +8,12 @@ use crate::commands::output::{self, Output};
 use crate::description::file::File;
 use crate::guest::session::testing::Machine;
 use crate::launcher::{front_end, table};
-use crate::placement::{binding, cpuset::CpuSet};
+use crate::modules;
 use crate::state::record::Record;
 use crate::state::settings::Settings;
 use crate::wire::frame::{encode, Interruption, Parser, MAX_PAYLOAD};
 use crate::wire::greeting::{find_greeting, HELLO, WELCOME};
 use crate::wire::message::{AgentMessage, HostMessage};
-use crate::{modules, processes};
 use std::cell::RefCell;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -23,6 +22,8 @@ use std::rc::Rc;
 use vshmem_agent::guest::protocol::{GrantResponse, GuestStatus};
 use vshmem_agent::guest::Lines;
 use vshmem_base::{elf, user};
+use vshmem_inspect::processes;
+use vshmem_placement::{binding, cpuset::CpuSet};
 
 /// A parser under test.
 pub type Reader = fn(&[u8]);

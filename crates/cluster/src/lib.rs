@@ -15,36 +15,21 @@
 //! | `remote_shell` | an MPI launcher's remote shell, and its relay |
 //! | `launcher` | what starts machines, a folder for each |
 //! | `boot` | what machines boot |
-//! | `placement` | where machines run on this host |
 //! | `state` | what is written down of clusters |
-//! | `view`, `client` | pools that are open, to look at or joined |
-//! | `contents`, `check`, `sample` | what is found in them |
 //! | `wire` | the protocol between a host and a machine's agent |
 
 mod boot;
 mod change;
-pub mod check;
-mod client;
 mod commands;
-pub mod contents;
 pub mod description;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod guest;
 mod host;
-mod ids;
 mod launcher;
-pub mod limits;
 mod modules;
-pub mod participants;
-pub mod placement;
-pub mod pools;
-pub mod processes;
-pub mod rates;
 mod remote_shell;
-pub mod sample;
 mod state;
-mod view;
 mod wire;
 
 pub use change::apply::{apply, changeable, changes, Permitted};
@@ -87,7 +72,6 @@ pub use launcher::starting::uplink_of;
 pub use launcher::table as launchers;
 pub use launcher::traits::Launcher;
 pub use remote_shell::{call as call_relay, relay};
-pub use state::host_pool::HostPool;
 pub use state::machine::{all_of, find, Health, MachineState};
 pub use state::ports::Ports;
 pub use state::record::{Granted, Machine, MadePool, Record};

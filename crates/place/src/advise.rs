@@ -10,10 +10,10 @@
 use crate::place;
 use crate::topology::Topology;
 use serde::Serialize;
-use vshmem_cluster::placement::cpuset::CpuSet;
-use vshmem_cluster::placement::plan::Plan;
-use vshmem_cluster::placement::request::{Machine, Taken};
-use vshmem_cluster::placement::rules::{Insist, Memory, Policy, Rules};
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::plan::Plan;
+use vshmem_placement::request::{Machine, Taken};
+use vshmem_placement::rules::{Insist, Memory, Policy, Rules};
 
 /// One way to divide ranks over machines.
 #[derive(Debug, Clone, Serialize)]

@@ -2,10 +2,10 @@
 
 use crate::topology::Topology;
 use std::collections::BTreeSet;
-use vshmem_cluster::placement::cpuset::CpuSet;
-use vshmem_cluster::placement::plan::{Guest, GuestNode};
-use vshmem_cluster::placement::request::Machine;
-use vshmem_cluster::placement::rules::Memory;
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::plan::{Guest, GuestNode};
+use vshmem_placement::request::Machine;
+use vshmem_placement::rules::Memory;
 
 /// What a machine is shown with vCPUs on these cores and logical processors, and memory by node. Sockets,
 /// caches and threads are shown if all have equally many vCPUs; hypervisors can't express others.

@@ -9,9 +9,9 @@ use serde::Serialize;
 use std::io::Write;
 use std::process::ExitCode;
 use vshmem_base::{error, Error, Explain, Result};
-use vshmem_cluster::placement::request::{Answer, SAYS, VERSION};
 use vshmem_place::advise::{advise, Advice};
 use vshmem_place::{draw, hwloc, place};
+use vshmem_placement::request::{Answer, SAYS, VERSION};
 use wanted::Wanted;
 
 /// What `--advise --json` prints.

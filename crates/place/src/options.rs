@@ -4,7 +4,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 use vshmem_base::size;
-use vshmem_cluster::placement::rules::Policy;
+use vshmem_placement::rules::Policy;
 
 /// Says on which cores machines would run, where their memory would be, and why; starts and moves nothing
 #[derive(Parser)]

@@ -1,6 +1,6 @@
 //! What a placement needs to know of a host.
 
-use vshmem_cluster::placement::cpuset::CpuSet;
+use vshmem_placement::cpuset::CpuSet;
 
 /// How far a node is from itself, in the units of ACPI's SLIT.
 pub const LOCAL: u64 = 10;

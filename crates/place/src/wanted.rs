@@ -6,11 +6,11 @@ use std::path::Path;
 use vshmem_base::{error, Explain, Result};
 use vshmem_cluster::description::cluster::{Description, Placement};
 use vshmem_cluster::description::file::File;
-use vshmem_cluster::placement::cpuset::CpuSet;
-use vshmem_cluster::placement::pages::Pages;
-use vshmem_cluster::placement::request::{Machine, Request, Taken, VERSION};
-use vshmem_cluster::placement::rules::{Insist, Memory, Rules};
 use vshmem_cluster::{near_devices, pages_left_by_others, taken_by_others};
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::pages::Pages;
+use vshmem_placement::request::{Machine, Request, Taken, VERSION};
+use vshmem_placement::rules::{Insist, Memory, Rules};
 
 /// What is to be placed.
 pub struct Wanted {

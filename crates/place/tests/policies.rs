@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 use std::collections::HashMap;
-use vshmem_cluster::placement::cpuset::CpuSet;
-use vshmem_cluster::placement::plan::{Guest, Placed, Plan};
-use vshmem_cluster::placement::request::{Machine, Taken};
-use vshmem_cluster::placement::rules::{Insist, Memory, Policy, Rules};
 use vshmem_place::hwloc;
 use vshmem_place::topology::Topology;
 use vshmem_place::{place, PlaceError};
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::plan::{Guest, Placed, Plan};
+use vshmem_placement::request::{Machine, Taken};
+use vshmem_placement::rules::{Insist, Memory, Policy, Rules};
 
 const GIB: u64 = 1 << 30;
 /// Two sockets, each a node of 64 GiB with two caches of four cores, two threads each.

@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use vshmem_cluster::placement::cpuset::CpuSet;
-use vshmem_cluster::placement::request::{Answer, Machine, Request, Taken, SAYS, VERSION};
-use vshmem_cluster::placement::rules::{Insist, Rules};
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::request::{Answer, Machine, Request, Taken, SAYS, VERSION};
+use vshmem_placement::rules::{Insist, Rules};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/cluster/placed.toml");
 const TWO_SOCKETS: &str = "pack:2 [numa(memory=68719476736)] l3:1 core:4 pu:2";

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::time::Duration;
 use vshmem_agent::xen::{default_limits, join, own, withdraw, OwnOptions, Until, Withdrawal};
 use vshmem_base::{error, Result};
-use vshmem_cluster::limits::Limit;
+use vshmem_inspect::limits::Limit;
 
 #[derive(Subcommand)]
 #[command(after_help = "\

@@ -9,8 +9,8 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 use vshmem_base::document::Document;
 use vshmem_base::{interrupt, size, Result};
-use vshmem_cluster::placement::cpuset::CpuSet;
 use vshmem_place::topology::Topology;
+use vshmem_placement::cpuset::CpuSet;
 
 /// How to go about it.
 #[derive(Debug, Clone, Copy)]

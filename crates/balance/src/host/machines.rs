@@ -5,8 +5,8 @@ use super::times::Thread;
 use std::collections::HashMap;
 use std::time::Instant;
 use vshmem_base::{process::Process, Result};
-use vshmem_cluster::placement::rules::Insist;
 use vshmem_cluster::{MachineState, Running};
+use vshmem_placement::rules::Insist;
 
 /// Seconds for which what was seen of a machine's memory is taken for true.
 const MEMORY_AGE: f64 = 10.0;

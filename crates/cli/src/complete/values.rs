@@ -9,7 +9,7 @@ use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use vshmem_cluster::names;
-use vshmem_cluster::pools::{find, name_of};
+use vshmem_inspect::pools::{find, name_of};
 
 /// The tag of candidates that are files.
 const FILE: &str = "file";

@@ -5,8 +5,8 @@ use crate::args::Sort;
 use crate::size;
 use crate::table::{member_row, or_dash, since, waiter_row, Table, MEMBER_HEADING, WAITER_HEADING};
 use std::cmp::Ordering;
-use vshmem_cluster::rates::Rates;
-use vshmem_cluster::sample::{Object, Sample};
+use vshmem_inspect::rates::Rates;
+use vshmem_inspect::sample::{Object, Sample};
 
 /// The user's choices.
 pub struct View {
@@ -256,10 +256,10 @@ fn compare(sort: Sort, a: &Row, b: &Row) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vshmem_cluster::participants::{Member, Waiter};
-    use vshmem_cluster::processes::Process;
-    use vshmem_cluster::rates::Passed;
-    use vshmem_cluster::sample::{Queue, Segment};
+    use vshmem_inspect::participants::{Member, Waiter};
+    use vshmem_inspect::processes::Process;
+    use vshmem_inspect::rates::Passed;
+    use vshmem_inspect::sample::{Queue, Segment};
 
     fn object(id: i32, waiting: u32) -> Object {
         Object { id, key: 1, uid: 0, gid: 0, mode: 0o600, waiting, used: i64::MAX }

@@ -14,7 +14,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_base::document::Document;
 use vshmem_base::{interrupt, Result};
-use vshmem_cluster::sample::Sample;
+use vshmem_inspect::sample::Sample;
 use watch::Watch;
 
 /// One line of `--json`.

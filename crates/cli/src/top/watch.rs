@@ -1,8 +1,8 @@
 //! The pools that `vshmem top` samples.
 
 use vshmem_base::Result;
-use vshmem_cluster::pools::{find, name_of};
-use vshmem_cluster::sample::{Sample, Watched};
+use vshmem_inspect::pools::{find, name_of};
+use vshmem_inspect::sample::{Sample, Watched};
 
 /// The open pools, and their last samples.
 pub struct Watch {

@@ -3,12 +3,12 @@
 use crate::boot::image::Image;
 use crate::host::placing::Move;
 use crate::launcher::options::{MachineOptions, Options, PoolOptions};
-use crate::placement::pages::{PageRules, Pages};
-use crate::placement::plan::Placed;
-use crate::placement::rules::Rules;
 use crate::state::uplink::Uplink;
 use std::fmt::{self, Debug};
 use vshmem_devices::want::Want;
+use vshmem_placement::pages::{PageRules, Pages};
+use vshmem_placement::plan::Placed;
+use vshmem_placement::rules::Rules;
 
 /// What a change takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

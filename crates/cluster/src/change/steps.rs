@@ -9,10 +9,7 @@ use crate::launcher::options::{MachineOptions, Options, PoolOptions, Progress};
 use crate::launcher::pool;
 use crate::launcher::starting::network_of;
 use crate::launcher::table::{self, grant, revoke};
-use crate::placement::plan::Placed;
-use crate::pools::reserve;
 use crate::state::disks::Disks;
-use crate::state::host_pool::{HostPool, UNRESERVED};
 use crate::state::machine::{index_of, no_cluster, state, MachineState};
 use crate::state::record::{Granted, Machine, MadePool, Record};
 use crate::state::settings::{address, hosts_file};
@@ -21,6 +18,9 @@ use std::time::Duration;
 use vshmem_base::directories::{cluster_directory, private_directory};
 use vshmem_base::error::{Error, Result};
 use vshmem_base::lock::{try_lock_cluster, wait_for_lock};
+use vshmem_inspect::host_pool::{HostPool, UNRESERVED};
+use vshmem_inspect::pools::reserve;
+use vshmem_placement::plan::Placed;
 
 /// How long a machine may take to take a pool, or to let go of it.
 const POOL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,8 +1,6 @@
 //! What can be said of a cluster, in a file or by options.
 
 use super::network::{self, Network};
-use crate::placement::pages::{PageRules, Pages, PoolNodes};
-use crate::placement::rules::{Insist, Memory, Policy, Rules};
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::Deserialize;
@@ -12,6 +10,8 @@ use std::fmt;
 use std::path::PathBuf;
 use vshmem_base::size;
 use vshmem_devices::want::Want;
+use vshmem_placement::pages::{PageRules, Pages, PoolNodes};
+use vshmem_placement::rules::{Insist, Memory, Policy, Rules};
 
 /// A cluster of machines on this host: `vshmem up FILE.toml` starts it. Everything has a default.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]

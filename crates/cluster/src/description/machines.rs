@@ -4,8 +4,8 @@ use super::cluster::{Description, Group, Size};
 use super::fault::Fault;
 use crate::boot::image::{DirectKernel, Image, System};
 use crate::launcher::options::MachineOptions;
-use crate::placement::pages::Pages;
 use vshmem_base::size;
+use vshmem_placement::pages::Pages;
 
 /// The most machines in a cluster.
 pub const MAX: usize = 32;

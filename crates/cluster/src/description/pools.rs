@@ -4,11 +4,11 @@ use super::cluster::{Description, Pool, Size};
 use super::fault::Fault;
 use crate::launcher::options::{MachineOptions, PoolOptions};
 use crate::launcher::traits::Launcher;
-use crate::placement::pages::Pages;
-use crate::state::host_pool::check_name;
 use vshmem_base::error::{error, Error};
 use vshmem_base::memory;
 use vshmem_base::size;
+use vshmem_inspect::host_pool::check_name;
+use vshmem_placement::pages::Pages;
 use vshmem_pool::layout::PAGE;
 
 /// The name of a cluster's own pool in descriptions, and as a rule in its machines.

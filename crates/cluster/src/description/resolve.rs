@@ -6,11 +6,11 @@ use super::{devices, machines, pools, via};
 use crate::boot::driver::Choice;
 use crate::launcher::options::{MachineOptions, Options};
 use crate::launcher::traits::Launcher;
-use crate::placement::pages::PageRules;
-use crate::placement::rules::Rules;
 use crate::state::ports::{Ports, MAX};
 use vshmem_base::directories::check_name;
 use vshmem_base::size;
+use vshmem_placement::pages::PageRules;
+use vshmem_placement::rules::Rules;
 
 /// A cluster's name, if none is given.
 pub const DEFAULT_NAME: &str = "default";
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::description::testing::resolved;
     use crate::launcher::table::launchers;
-    use crate::placement::pages::{Pages, PoolNodes};
+    use vshmem_placement::pages::{Pages, PoolNodes};
 
     #[test]
     fn an_empty_file_is_vshmem_up() {

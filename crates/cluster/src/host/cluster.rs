@@ -1,12 +1,9 @@
 //! Listing clusters and ending them.
 
 use super::devices;
-use crate::client::Client;
 use crate::launcher::running::Running;
 use crate::launcher::table::attached;
 use crate::launcher::{dead, pool, table};
-use crate::participants::MemberId;
-use crate::pools;
 use crate::state::disks::remove_cluster_directory;
 use crate::state::machine::{no_cluster, state, Health, MachineState};
 use crate::state::record::{Granted, Machine, Record};
@@ -15,6 +12,9 @@ use std::time::Duration;
 use vshmem_base::directories::{boot_id, cluster_directory, cluster_names};
 use vshmem_base::error::Result;
 use vshmem_base::lock::{lock_cluster, remove_left_locks};
+use vshmem_inspect::client::Client;
+use vshmem_inspect::participants::MemberId;
+use vshmem_inspect::pools;
 
 /// How long a machine may take to shut down.
 const TIMEOUT: Duration = Duration::from_secs(2);

@@ -4,15 +4,15 @@ use super::pages::difference;
 use super::populate::{populate, Wanted};
 use crate::launcher::options::{Options, PoolOptions, Progress};
 use crate::launcher::pool;
-use crate::placement::binding;
-use crate::placement::pages::{Pages, PoolNodes};
-use crate::placement::rules::{Insist, Memory};
-use crate::pools::{check_room, reserve, Form};
-use crate::state::host_pool::UNRESERVED;
 use crate::state::record::MadePool;
 use std::path::Path;
 use vshmem_base::directories::private_directory;
 use vshmem_base::error::{error, Result};
+use vshmem_inspect::host_pool::UNRESERVED;
+use vshmem_inspect::pools::{check_room, reserve, Form};
+use vshmem_placement::binding;
+use vshmem_placement::pages::{Pages, PoolNodes};
+use vshmem_placement::rules::{Insist, Memory};
 
 /// Makes the file of a pool, without memory.
 pub fn create(path: &Path, wanted: &PoolOptions) -> Result<()> {
@@ -109,8 +109,8 @@ fn check(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::binding::Resident;
-    use crate::placement::pages::Given;
+    use vshmem_placement::binding::Resident;
+    use vshmem_placement::pages::Given;
 
     fn made(given: Pages, nodes: &[(u32, u64)], page: u64) -> MadePool {
         let resident = Resident {

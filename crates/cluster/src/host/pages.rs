@@ -9,10 +9,6 @@
 use crate::launcher::options::Progress;
 use crate::launcher::pool;
 use crate::launcher::running::Running;
-use crate::placement::binding::{self, Resident};
-use crate::placement::cpuset::CpuSet;
-use crate::placement::pages::{Given, Pages};
-use crate::placement::rules::Insist;
 use crate::state::machine::{state, MachineState};
 use crate::state::record::{Machine, MadePool, Record};
 use std::collections::BTreeMap;
@@ -23,6 +19,10 @@ use std::time::Duration;
 use vshmem_base::directories::{boot_id, cluster_names};
 use vshmem_base::error::{error, Error, Result};
 use vshmem_base::{interrupt, memory, size};
+use vshmem_placement::binding::{self, Resident};
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::pages::{Given, Pages};
+use vshmem_placement::rules::Insist;
 
 /// Where the kernel tells of pages.
 const SYS: &str = "/sys";

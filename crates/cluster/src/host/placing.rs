@@ -8,16 +8,16 @@ use crate::launcher::options::{MachineOptions, Options, Progress};
 use crate::launcher::pins;
 use crate::launcher::running::Running;
 use crate::launcher::traits::Launcher;
-use crate::placement::binding;
-use crate::placement::cpuset::CpuSet;
-use crate::placement::pages::Pages;
-use crate::placement::plan::{Guest, Placed};
-use crate::placement::request::{self, Taken};
-use crate::placement::rules::{Insist, Memory, Rules};
 use crate::state::machine::{state, MachineState};
 use crate::state::record::{Machine, Record};
 use vshmem_base::directories::cluster_names;
 use vshmem_base::error::{error, Explain, Result};
+use vshmem_placement::binding;
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::pages::Pages;
+use vshmem_placement::plan::{Guest, Placed};
+use vshmem_placement::request::{self, Taken};
+use vshmem_placement::rules::{Insist, Memory, Rules};
 
 /// What machines of this user's other clusters have of this host.
 pub fn taken(except: &str) -> Result<Taken> {

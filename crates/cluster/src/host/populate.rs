@@ -8,9 +8,6 @@
 
 use crate::launcher::affinity;
 use crate::launcher::options::Progress;
-use crate::placement::binding::{self, Bind, Resident};
-use crate::placement::cpuset::CpuSet;
-use crate::placement::pages::{Pages, PoolNodes, Populated};
 use rustix::mm::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::fs::{self, File};
@@ -23,6 +20,9 @@ use std::time::{Duration, Instant};
 use vshmem_base::error::{error, Error, Explain, Result};
 use vshmem_base::interrupt;
 use vshmem_base::size;
+use vshmem_placement::binding::{self, Bind, Resident};
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::pages::{Pages, PoolNodes, Populated};
 
 /// The size of transparent huge pages.
 const HUGE: u64 = 2 << 20;

@@ -3,13 +3,13 @@
 use super::restart::{restart_with, Pools};
 use crate::launcher::options::Progress;
 use crate::launcher::table::{self, grant};
-use crate::state::host_pool::HostPool;
 use crate::state::machine::{no_cluster, state, MachineState};
 use crate::state::record::{Granted, Record};
 use std::time::{Duration, Instant};
 use vshmem_base::directories::boot_id;
 use vshmem_base::error::{Error, Result};
 use vshmem_base::interrupt;
+use vshmem_inspect::host_pool::HostPool;
 
 /// How long a machine may take to take a pool.
 const POOL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -12,7 +12,6 @@ use crate::launcher::pool;
 use crate::launcher::starting::or_exit_reason;
 use crate::launcher::traits::{self, Launcher, StartOptions};
 use crate::state::disks;
-use crate::state::host_pool::{self, HostPool};
 use crate::state::machine::{state, MachineState};
 use crate::state::record::{Granted, Machine, MadePool, Record, VERSION};
 use crate::state::settings::address;
@@ -24,6 +23,7 @@ use vshmem_base::error::{error, Error, Result, OUR_FAILURE};
 use vshmem_base::interrupt;
 use vshmem_base::lock::lock_cluster;
 use vshmem_base::process::Process;
+use vshmem_inspect::host_pool::{self, HostPool};
 
 /// No launcher has more channels for commands.
 const MAX_CHANNELS: usize = 99;
@@ -281,9 +281,9 @@ fn prepare(
         return Ok(());
     }
     let of_others = options.pools.iter().zip(&pools).filter(|(pool, _)| pool.reserve && pool.host.is_some());
-    of_others
-        .into_iter()
-        .try_for_each(|(_, pool)| crate::pools::reserve(&pool.path.to_string_lossy(), host_pool::UNRESERVED))
+    of_others.into_iter().try_for_each(|(_, pool)| {
+        vshmem_inspect::pools::reserve(&pool.path.to_string_lossy(), host_pool::UNRESERVED)
+    })
 }
 
 /// The pools that are made for a cluster on this host, whose files are these.

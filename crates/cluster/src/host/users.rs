@@ -2,15 +2,15 @@
 
 use super::cluster;
 use crate::launcher::table::{attached, clear_attached};
-use crate::participants::Member;
-use crate::pools;
-use crate::sample::Watched;
-use crate::state::host_pool::path_of;
 use crate::state::machine::{state, MachineState};
 use crate::state::record::{Granted, Record};
 use std::path::Path;
 use vshmem_base::directories::cluster_names;
 use vshmem_base::error::{error, Result};
+use vshmem_inspect::host_pool::path_of;
+use vshmem_inspect::participants::Member;
+use vshmem_inspect::pools;
+use vshmem_inspect::sample::Watched;
 
 /// An error if the pool of this name or path is in use.
 pub fn check_unused(pool: &str) -> Result<()> {
@@ -121,12 +121,12 @@ fn described(member: &Member) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::Client;
     use crate::state::disks::remove_cluster_directory;
     use serde_json::json;
     use std::sync::atomic::Ordering::SeqCst;
     use std::sync::Mutex;
     use vshmem_base::directories::{boot_id, cluster_directory, private_directory};
+    use vshmem_inspect::client::Client;
 
     /// The tests share the user's runtime directory, which is removed when it is empty.
     static RUNTIME: Mutex<()> = Mutex::new(());
@@ -136,7 +136,8 @@ mod tests {
         let _turn = RUNTIME.lock();
         let path = format!("/dev/shm/vshmem-using-{}", std::process::id());
         assert!(check_unused(&path).is_ok(), "there is none");
-        crate::pools::create(&path, 4 << 20, 0o600, &[], crate::pools::Form::default()).unwrap();
+        vshmem_inspect::pools::create(&path, 4 << 20, 0o600, &[], vshmem_inspect::pools::Form::default())
+            .unwrap();
         let client = Client::join(&pools::find(Some(&path)).unwrap()[0]).unwrap();
         assert!(check_unused(&path).is_ok(), "who only looks does not count");
         // Programs announce that they have begun.
@@ -148,7 +149,7 @@ mod tests {
         // As by SIGKILL.
         client.die();
         let after = check_unused(&path);
-        crate::pools::remove(&path).unwrap();
+        vshmem_inspect::pools::remove(&path).unwrap();
         assert!(after.is_ok());
     }
 
@@ -157,13 +158,14 @@ mod tests {
         let _turn = RUNTIME.lock();
         let name = format!("users{}", std::process::id());
         let path = format!("/dev/shm/vshmem-{name}");
-        crate::pools::create(&path, 4 << 20, 0o600, &[], crate::pools::Form::default()).unwrap();
+        vshmem_inspect::pools::create(&path, 4 << 20, 0o600, &[], vshmem_inspect::pools::Form::default())
+            .unwrap();
         let found = &pools::find(Some(&path)).unwrap()[0];
         let client = Client::join(found).unwrap();
         client.context().pool.join([9; 16], b"vm0").unwrap();
         // Another cluster has a machine of this name, which was granted the pool.
-        let granted = client.context().pool.join([8; 16], b"vm0").unwrap();
-        let granted = client.member(granted).unwrap();
+        let number = client.context().pool.join([8; 16], b"vm0").unwrap();
+        let granted = client.member(number).unwrap();
         let pool = json!({"name": "default", "path": path, "size": 4 << 20, "doorbell": false});
         let machine =
             json!({"name": "vm0", "index": 0, "runs": null, "address": null, "cores": [], "pools": [pool]});
@@ -190,13 +192,13 @@ mod tests {
         let before = (listed.iter().any(|listed| listed.record.name == name), lives());
         cluster::declare_dead_machines(&name).unwrap();
         let after = lives();
-        let granted_lives = client.member(granted.number) == Some(granted);
+        let granted_lives = client.member(number) == Some(granted);
         declare_dead_machines(&path).unwrap();
         let after_all = lives();
         for name in [&name, &elsewhere] {
             remove_cluster_directory(name).unwrap();
         }
-        crate::pools::remove(&path).unwrap();
+        vshmem_inspect::pools::remove(&path).unwrap();
         assert_eq!((before, after, after_all), ((true, 2), 1, 0));
         assert!(granted_lives);
     }

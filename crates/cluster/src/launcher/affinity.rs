@@ -1,11 +1,11 @@
 //! The processors of this host that threads may run on.
 
-use crate::placement::cpuset::CpuSet;
 use rustix::io::Errno;
 use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet as Mask, Pid};
 use std::fs;
 use std::io;
 use vshmem_base::process::pid_inside;
+use vshmem_placement::cpuset::CpuSet;
 
 /// How often threads are looked through that come while others are pinned.
 const ROUNDS: usize = 4;

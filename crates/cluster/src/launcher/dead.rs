@@ -1,8 +1,8 @@
 //! Declares machines dead in the pools that they had, so that nobody waits for what their processes held.
 
-use crate::client::Client;
-use crate::pools;
 use crate::state::record::Granted;
+use vshmem_inspect::client::Client;
+use vshmem_inspect::pools;
 
 /// Declares a machine dead in these pools, and calls `release` with each of them.
 pub fn declare_in(pools: &[Granted], machine: &str, release: &mut dyn FnMut(&Granted)) {

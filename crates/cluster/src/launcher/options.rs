@@ -2,13 +2,13 @@
 
 use crate::boot::driver;
 use crate::boot::image::Image;
-use crate::placement::pages::{PageRules, Pages, PoolNodes};
-use crate::placement::rules::Rules;
 use crate::state::ports::Ports;
 use crate::state::uplink::Uplink;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use vshmem_devices::want::Want;
+use vshmem_placement::pages::{PageRules, Pages, PoolNodes};
+use vshmem_placement::rules::Rules;
 
 /// Options of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

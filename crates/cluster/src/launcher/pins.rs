@@ -1,8 +1,8 @@
 //! Where the threads of a machine may run, by its record.
 
 use super::affinity::Pins;
-use crate::placement::cpuset::CpuSet;
 use crate::state::record::Machine;
+use vshmem_placement::cpuset::CpuSet;
 
 /// The pins of a machine; none if where it runs is left to the kernel.
 pub fn of(machine: &Machine) -> Option<Pins> {

@@ -2,8 +2,6 @@
 //! host can use them by their names, `cluster.NAME` and `cluster.NAME.POOL`. Those in reserved pages are
 //! files on a hugetlbfs, and used by their paths.
 
-use crate::limits::Limit;
-use crate::pools;
 use rustix::fs::{access, Access};
 use std::ffi::{CString, OsStr};
 use std::fmt::Display;
@@ -14,6 +12,8 @@ use std::path::{Path, PathBuf};
 use vshmem_base::error::{error, Result};
 use vshmem_base::size;
 use vshmem_base::user::uid;
+use vshmem_inspect::limits::Limit;
+use vshmem_inspect::pools;
 use vshmem_transport::{remove_local, PoolRef, RemoveError};
 
 /// Messages of 64 KiB, and headers that programs put before them.

@@ -10,12 +10,12 @@ use crate::boot::initramfs_files::Initramfs;
 use crate::boot::software::Software;
 use crate::description::cluster::Description;
 use crate::description::fault::Fault;
-use crate::placement::pages::Populated;
 use crate::state::machine::Health;
 use crate::state::ports::Ports;
 use crate::state::record::{Granted, Machine, Record};
 use std::path::{Path, PathBuf};
 use vshmem_base::error::{Error, Explain, Result};
+use vshmem_placement::pages::Populated;
 
 /// Starts machines.
 pub trait Launcher: Sync {

@@ -5,13 +5,11 @@
 //! | `record`, `machine` | records of clusters, and the state of their machines |
 //! | `ports`, `share` | parts of records |
 //! | `disks` | files of machines that boot a system of their own |
-//! | `host_pool` | pools of this host that can be given to machines |
 //! | `uplink` | the network outside of a cluster that its machines are on |
 //! | `settings`, `exported` | a machine's settings, on its kernel's command line or in its seed |
 
 pub mod disks;
 pub mod exported;
-pub mod host_pool;
 pub mod machine;
 pub mod ports;
 pub mod record;

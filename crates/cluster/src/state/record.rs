@@ -6,10 +6,6 @@ use crate::boot::image::Image;
 use crate::launcher::options::{Options, PoolOptions};
 use crate::launcher::pool;
 use crate::launcher::running::Running;
-use crate::participants::MemberId;
-use crate::placement::binding::Resident;
-use crate::placement::pages::{Given, PoolNodes};
-use crate::placement::plan::Placed;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -19,6 +15,10 @@ use vshmem_base::process::Process;
 use vshmem_base::stored;
 use vshmem_base::user;
 use vshmem_devices::choose::Assigned;
+use vshmem_inspect::participants::MemberId;
+use vshmem_placement::binding::Resident;
+use vshmem_placement::pages::{Given, PoolNodes};
+use vshmem_placement::plan::Placed;
 
 /// A pool that a machine has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,8 +9,8 @@ pub use text::text;
 use crate::topology::Topology;
 use std::collections::HashMap;
 use vshmem_base::size;
-use vshmem_cluster::placement::cpuset::CpuSet;
-use vshmem_cluster::placement::plan::Plan;
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::plan::Plan;
 
 /// What a core is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

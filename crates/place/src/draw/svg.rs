@@ -4,8 +4,8 @@ use super::{groups, uses, Use};
 use crate::topology::Topology;
 use svg::node::element::{Group, Rectangle, Text, Title};
 use svg::Document;
-use vshmem_cluster::placement::cpuset::CpuSet;
-use vshmem_cluster::placement::plan::Plan;
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::plan::Plan;
 
 /// The side of a core's square, and the gap between two, in pixels.
 const SIDE: usize = 56;

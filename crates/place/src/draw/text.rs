@@ -3,8 +3,8 @@
 use super::{groups, uses, Use};
 use crate::topology::Topology;
 use std::fmt::Write;
-use vshmem_cluster::placement::cpuset::CpuSet;
-use vshmem_cluster::placement::plan::{Placed, Plan};
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::plan::{Placed, Plan};
 
 /// Columns that a line of cores takes at the most.
 const WIDTH: usize = 100;

@@ -5,10 +5,10 @@ use super::host::{Host, State};
 use super::memory;
 use super::near::{self, Choice};
 use crate::guest;
-use vshmem_cluster::placement::cpuset::CpuSet;
-use vshmem_cluster::placement::plan::Placed;
-use vshmem_cluster::placement::request::Machine;
-use vshmem_cluster::placement::rules::Policy;
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::plan::Placed;
+use vshmem_placement::request::Machine;
+use vshmem_placement::rules::Policy;
 
 /// Gives each vCPU a core of its own, or an SMT sibling of one.
 pub fn place(host: &mut Host, machine: &Machine) -> Result<Placed, PlaceError> {

@@ -2,9 +2,9 @@
 
 use super::error::PlaceError;
 use crate::topology::Topology;
-use vshmem_cluster::placement::plan::Placed;
-use vshmem_cluster::placement::request::Machine;
-use vshmem_cluster::placement::rules::Insist;
+use vshmem_placement::plan::Placed;
+use vshmem_placement::request::Machine;
+use vshmem_placement::rules::Insist;
 
 /// Says of a machine that it does not run near to its devices, if it does not.
 ///

@@ -2,10 +2,10 @@
 
 use super::error::PlaceError;
 use super::host::{Host, State};
-use vshmem_cluster::placement::cpuset::CpuSet;
-use vshmem_cluster::placement::plan::Placed;
-use vshmem_cluster::placement::request::Machine;
-use vshmem_cluster::placement::rules::{Insist, Policy};
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::plan::Placed;
+use vshmem_placement::request::Machine;
+use vshmem_placement::rules::{Insist, Policy};
 
 /// Fills in where a machine's emulator threads run, after all vCPUs have been placed.
 pub fn place(host: &Host, machine: &Machine, placed: &mut Placed) -> Result<(), PlaceError> {

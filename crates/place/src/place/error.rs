@@ -2,8 +2,8 @@
 
 use std::fmt;
 use vshmem_base::size;
-use vshmem_cluster::placement::cpuset::CpuSet;
-use vshmem_cluster::placement::request::{in_pages, vcpus};
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::request::{in_pages, vcpus};
 
 /// A machine can't be placed as it must be.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use crate::topology::{Core, Node, Topology};
 use std::collections::BTreeMap;
-use vshmem_cluster::placement::request::{Machine, Taken};
+use vshmem_placement::request::{Machine, Taken};
 
 /// A host, and what machines have of it already.
 pub struct Host<'a> {

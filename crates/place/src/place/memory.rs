@@ -3,8 +3,8 @@
 use super::error::PlaceError;
 use super::host::Host;
 use vshmem_base::size;
-use vshmem_cluster::placement::request::{in_pages, Machine};
-use vshmem_cluster::placement::rules::Memory;
+use vshmem_placement::request::{in_pages, Machine};
+use vshmem_placement::rules::Memory;
 
 /// Memory is divided in whole multiples of this, in bytes, or of a page.
 const UNIT: u64 = 1 << 20;

@@ -18,9 +18,9 @@ pub use error::PlaceError;
 
 use crate::topology::Topology;
 use host::Host;
-use vshmem_cluster::placement::plan::{Guest, Placed, Plan};
-use vshmem_cluster::placement::request::{Machine, Taken};
-use vshmem_cluster::placement::rules::{Insist, Memory, Policy};
+use vshmem_placement::plan::{Guest, Placed, Plan};
+use vshmem_placement::request::{Machine, Taken};
+use vshmem_placement::rules::{Insist, Memory, Policy};
 
 /// Places machines beside what others have of a host.
 ///

@@ -3,7 +3,7 @@
 use super::host::Host;
 use super::memory;
 use vshmem_base::size;
-use vshmem_cluster::placement::request::Machine;
+use vshmem_placement::request::Machine;
 
 /// Cores for a machine, and why these.
 pub struct Choice {

@@ -3,10 +3,10 @@
 use super::error::PlaceError;
 use super::host::{Host, State};
 use super::memory;
-use vshmem_cluster::placement::cpuset::CpuSet;
-use vshmem_cluster::placement::plan::{Guest, Placed};
-use vshmem_cluster::placement::request::Machine;
-use vshmem_cluster::placement::rules::Insist;
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::plan::{Guest, Placed};
+use vshmem_placement::request::Machine;
+use vshmem_placement::rules::Insist;
 
 /// Has all vCPUs run on any core of the socket with the most room, but on those that others have to
 /// themselves.

@@ -7,9 +7,9 @@ use crate::launcher::affinity::Pins;
 use crate::launcher::qemu::accel::Accel;
 use crate::launcher::qemu::placed::Backing;
 use crate::launcher::xml::{text_of, Element};
-use crate::placement::plan::Placed;
 use std::path::{Path, PathBuf};
 use vshmem_base::error::Result;
+use vshmem_placement::plan::Placed;
 
 const QEMU: &str = "http://libvirt.org/schemas/domain/qemu/1.0";
 

@@ -4,10 +4,10 @@ use crate::launcher::affinity::Pins;
 use crate::launcher::qemu::accel::Accel;
 use crate::launcher::qemu::placed::{room, Backing, FAR};
 use crate::launcher::xml::Element;
-use crate::placement::cpuset::CpuSet;
-use crate::placement::pages::Pages;
-use crate::placement::plan::{GuestNode, Placed};
-use crate::placement::rules::Memory;
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::pages::Pages;
+use vshmem_placement::plan::{GuestNode, Placed};
+use vshmem_placement::rules::Memory;
 
 /// What of the processor costs an emulated machine time: see [`Accel::arguments`].
 const SLOW: [&str; 3] = ["la57", "erms", "fsrm"];
@@ -120,8 +120,8 @@ fn memory(backing: &Backing, is_bound: bool) -> Option<Element> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::plan::Guest;
-    use crate::placement::rules::Rules;
+    use vshmem_placement::plan::Guest;
+    use vshmem_placement::rules::Rules;
 
     fn told(all: &[Element]) -> String {
         all.iter().map(ToString::to_string).collect()

@@ -2,8 +2,8 @@
 
 use crate::description::cluster::Description;
 use crate::description::fault::Fault;
-use crate::placement::pages::Pages;
 use vshmem_base::user::uid;
+use vshmem_placement::pages::Pages;
 
 /// Why machines have no network between them.
 const ROOTS: &str =

@@ -6,10 +6,10 @@
 
 use super::hotplug::{Hotplug, ANSWER_TIMEOUT};
 use super::target::Target;
-use crate::state::host_pool::HostPool;
 use crate::state::record::Granted;
 use std::time::{Duration, Instant};
 use vshmem_base::error::{error, Result};
+use vshmem_inspect::host_pool::HostPool;
 
 /// A pool that was granted.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,7 +8,6 @@ use super::plug::{self, Channel, FileAccess};
 use super::qmp::{self, Qmp};
 use super::target::Target;
 use crate::launcher::{dead, front_end};
-use crate::state::host_pool::{path_of, HostPool};
 use crate::state::record::Granted;
 use serde_json::json;
 use std::path::Path;
@@ -16,6 +15,7 @@ use std::time::Duration;
 use vshmem_agent::guest::protocol::{GrantResponse, GrantedPool, GuestPool};
 use vshmem_base::error::{error, Error, Result};
 use vshmem_base::interrupt;
+use vshmem_inspect::host_pool::{path_of, HostPool};
 
 /// How long a front end that was just started may take to listen.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);

@@ -17,8 +17,6 @@ use crate::launcher::running::Running;
 use crate::launcher::starting::{self, boot_failed};
 use crate::launcher::traits::{Facts, Guest, Launcher, StartOptions, Started};
 use crate::launcher::{affinity, pool};
-use crate::placement::pages::Populated;
-use crate::pools::Form;
 use crate::state::machine::Health;
 use crate::state::record::{Granted, Machine, Record};
 use std::fs::File;
@@ -28,6 +26,8 @@ use std::time::Duration;
 use vshmem_base::error::{error, Explain, Result};
 use vshmem_base::interrupt;
 use vshmem_base::process::Process;
+use vshmem_inspect::pools::Form;
+use vshmem_placement::pages::Populated;
 
 const MODULES: &str = include_str!("../../../../../images/modules.txt");
 /// Further modules for machines with a pool that is a DAX device.

@@ -13,7 +13,6 @@ use super::sandbox::{self, Descriptor, Descriptors};
 use super::sockets::{agent_socket, monitor_socket, AGENT};
 use super::uplink::Opened;
 use crate::launcher::network::Link;
-use crate::placement::plan::Placed;
 use crate::state::ports::Ports;
 use crate::state::settings::Settings;
 use crate::state::share::{self, Share};
@@ -22,6 +21,7 @@ use std::path::{Path, PathBuf};
 use vshmem_agent::guest::protocol::PORT;
 use vshmem_base::directories::channel_socket;
 use vshmem_devices::choose::Assigned;
+use vshmem_placement::plan::Placed;
 use vshmem_transport::head::HEAD;
 
 /// A pool's file.

@@ -1,7 +1,6 @@
 //! Devices of the host that a machine has for itself (VFIO): QEMU's options for them, and what of the host
 //! QEMU needs for them in its sandbox.
 
-use crate::placement::plan::GuestNode;
 use crate::state::ports::Ports;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use std::fs;
@@ -10,6 +9,7 @@ use std::os::unix::fs::{symlink, MetadataExt};
 use std::path::Path;
 use vshmem_base::error::{error, Explain, Result};
 use vshmem_devices::choose::Assigned;
+use vshmem_placement::plan::GuestNode;
 
 /// The first slot of the root bus for their ports, of which eight share one.
 const SLOT: usize = 0x1c;

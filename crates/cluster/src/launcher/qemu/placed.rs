@@ -1,12 +1,12 @@
 //! QEMU's options for a machine that was placed: the sockets, cores and memory nodes that it sees, the nodes
 //! of this host that its memory comes from, and the pages that it is in.
 
-use crate::placement::cpuset::CpuSet;
-use crate::placement::pages::Pages;
-use crate::placement::plan::{Guest, Placed};
-use crate::placement::rules::Memory;
 use serde_json::json;
 use std::collections::BTreeMap;
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::pages::Pages;
+use vshmem_placement::plan::{Guest, Placed};
+use vshmem_placement::rules::Memory;
 
 /// The distances that ACPI has a place for, but for a node's to itself.
 pub const FAR: std::ops::RangeInclusive<u64> = 11..=254;
@@ -133,8 +133,8 @@ fn backend(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::plan::GuestNode;
-    use crate::placement::rules::Rules;
+    use vshmem_placement::plan::GuestNode;
+    use vshmem_placement::rules::Rules;
 
     fn placed(memory: Memory, nodes: &str, guest: Guest) -> Placed {
         Placed {

@@ -5,13 +5,13 @@ use super::placed::Backing;
 use super::program;
 use crate::launcher::affinity;
 use crate::launcher::options::Progress;
-use crate::placement::cpuset::CpuSet;
-use crate::placement::pages::{PageRules, Pages, Populated};
-use crate::placement::plan::Placed;
 use std::time::{Duration, Instant};
 use vshmem_base::error::Result;
 use vshmem_base::process::Process;
 use vshmem_base::{interrupt, memory, size};
+use vshmem_placement::cpuset::CpuSet;
+use vshmem_placement::pages::{PageRules, Pages, Populated};
+use vshmem_placement::plan::Placed;
 
 /// How often the kernel is asked. A process has 100 MiB after as long.
 const INTERVAL: Duration = Duration::from_millis(10);

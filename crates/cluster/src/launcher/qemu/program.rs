@@ -4,12 +4,12 @@ use super::options::{arguments, MachineSpec};
 use super::passed;
 use super::sandbox::{self, PROGRAM};
 use crate::launcher::file_tree::FileTree;
-use crate::placement::pages::Pages;
 use crate::state::share::{self, Share};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use vshmem_base::error::{error, Error, Result};
 use vshmem_base::process::Process;
+use vshmem_placement::pages::Pages;
 
 /// The launcher's name on command lines.
 pub const NAME: &str = "qemu";

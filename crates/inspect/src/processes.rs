@@ -16,7 +16,7 @@ use vshmem_ipc::stats::Who;
 use vshmem_transport::namespaces_number;
 
 /// A name out of a pool, with control characters replaced.
-pub(crate) fn readable(name: &[u8]) -> String {
+pub fn readable(name: &[u8]) -> String {
     let shown = |c: char| if c.is_control() { '?' } else { c };
     String::from_utf8_lossy(name).chars().map(shown).collect()
 }

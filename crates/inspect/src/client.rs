@@ -77,8 +77,8 @@ impl Client {
         self.kernel.context(self.me)
     }
 
-    /// Ends as by SIGKILL.
-    #[cfg(test)]
+    /// Ends as by SIGKILL, for tests.
+    #[doc(hidden)]
     pub fn die(self) {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: taken once, from what is never dropped or used again.
@@ -129,7 +129,7 @@ impl Client {
     }
 
     /// Looks at the pool without waiting.
-    pub fn view(&self) -> View<'_> {
+    pub(crate) fn view(&self) -> View<'_> {
         View::of(&self.kernel.pool, &self.kernel.handle)
     }
 }

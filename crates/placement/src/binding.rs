@@ -101,8 +101,8 @@ pub fn check_permitted() -> io::Result<()> {
 }
 
 /// Reads what the kernel says of mappings, for a fuzzer.
-#[cfg(any(test, feature = "fuzz"))]
-pub(crate) fn read(text: &str) {
+#[doc(hidden)]
+pub fn read(text: &str) {
     let _ = (mappings(text), extents(text));
 }
 
@@ -300,8 +300,8 @@ fn range(line: &str) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::plan::{Guest, GuestNode};
-    use crate::placement::rules::Rules;
+    use crate::plan::{Guest, GuestNode};
+    use crate::rules::Rules;
 
     const MAPS: &str = "\
 7f0000000000 bind:0 anon=3 dirty=3 active=0 N0=2 N1=1 kernelpagesize_kB=4

@@ -48,7 +48,7 @@ pub struct Listed {
 }
 
 /// Permission bits, in octal.
-pub(crate) fn octal<S: Serializer>(mode: &u32, to: S) -> std::result::Result<S::Ok, S::Error> {
+pub fn octal<S: Serializer>(mode: &u32, to: S) -> std::result::Result<S::Ok, S::Error> {
     to.collect_str(&format_args!("{mode:03o}"))
 }
 
