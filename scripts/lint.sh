@@ -104,7 +104,8 @@ lint_house() {
     }
     tables='transport/src/(lib|table)|agent/src/lib|cluster/src/(lib|launcher/(mod|running|table))'
     tables="crates/($tables|cli/src/(main|commands))\.rs:"
-    folders='crates/(transport/(dax|local|ivshmem|xen)|cluster/src/launcher/(qemu|xen|libvirt))/'
+    folders='crates/((transport|agent)/src/(dax|local|ivshmem|xen)|cluster/src/launcher/(qemu|xen|libvirt)|'
+    folders="${folders}cli/src/(agent|attach|xen)\.rs)"
     # What doctor looks at, the hypervisor has named.
     folders="($folders|crates/doctor/)"
     ! git grep -niE 'xen|ivshmem|qemu|kvm|libvirt|\<tcg\>' -- 'crates/*.rs' ':!crates/*/tests/*' |
@@ -115,7 +116,7 @@ lint_house() {
     }
     for folder in dax local ivshmem xen; do
         others=$(printf '%s\n' dax local ivshmem xen | grep -vx "$folder" | paste -sd '|')
-        ! git grep -nE "(crate|vshmem_transport|vshmem_agent)::($others)\>" -- "crates/transport/$folder" || {
+        ! git grep -nE "(crate|vshmem_transport|vshmem_agent)::($others)\>" -- "crates/*/src/$folder*" || {
             echo "The transport $folder uses another one."
             return 1
         }

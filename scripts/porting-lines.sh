@@ -17,15 +17,16 @@ sources() { # sources PATH...: the files of Rust there, but for those that are t
 
 # shellcheck disable=SC2046 # names without spaces
 {
-    part() { lines $(sources "crates/transport/$1"); }
+    mapping() { lines $(sources "crates/transport/src/$1"); }
+    broker() { lines $(sources "crates/agent/src/$1"); }
     shared=$(lines kmod/vshmem_ioctl.h kmod/pool.h kmod/pool.c kmod/file.c kmod/sleep.c)
     launcher() { lines $(sources "crates/cluster/src/launcher/$1"); }
-    echo "| **lines of its mapping** | **$(part local/mapping)** | **$(part ivshmem/mapping)** |" \
-        "**$(part xen/mapping.rs)** | **$(part dax/mapping.rs)** |"
+    echo "| **lines of its mapping** | **$(mapping local)** | **$(mapping ivshmem)** |" \
+        "**$(mapping xen)** | **$(mapping dax)** |"
     echo "| lines of its driver | | $shared + $(lines kmod/ivshmem.c), optional |" \
         "$shared + $(lines kmod/xen/*.c kmod/xen/*.h) | |"
-    echo "| lines of its broker | in the kernel | $(part ivshmem/broker) | $(part xen/broker) |" \
-        "$(part dax/guest.rs), in machines |"
-    echo "| lines of its command | | $(part ivshmem/command.rs) | $(part xen/command.rs) | |"
+    echo "| lines of its broker | in the kernel | $(broker ivshmem) | $(broker xen) |" \
+        "$(broker dax.rs), in machines |"
+    echo "| lines of its command | | $(lines crates/cli/src/agent.rs) | $(lines crates/cli/src/xen.rs) | |"
     echo "| lines of its launcher | | $(launcher qemu) (\`qemu\`) | $(launcher xen) (\`xen\`) | |"
 }

@@ -15,13 +15,11 @@
 //! | `peer` | the process at the other end of a socket |
 
 mod buffered_socket;
-#[path = "../../transport/dax/guest.rs"]
 pub mod dax;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod guest;
 mod http;
-#[path = "../../transport/ivshmem/broker/mod.rs"]
 pub mod ivshmem;
 mod joined_pool;
 mod maintained_pool;
@@ -33,7 +31,6 @@ mod reaper;
 mod reclaimer;
 mod sigbus;
 mod worker;
-#[path = "../../transport/xen/broker/mod.rs"]
 pub mod xen;
 
 pub use joined_pool::{now, JoinedPool};

@@ -6,10 +6,8 @@
 //! --local`.
 
 mod age;
-#[path = "../../transport/ivshmem/command.rs"]
 mod agent;
 mod args;
-#[path = "../../cluster/src/launcher/qemu/command.rs"]
 mod attach;
 mod changes;
 mod check;
@@ -40,7 +38,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod top;
-#[path = "../../transport/xen/command.rs"]
 mod xen;
 
 use clap::Parser;

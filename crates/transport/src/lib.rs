@@ -37,10 +37,8 @@
 #[cfg(any(test, feature = "contract", feature = "fuzz"))]
 extern crate std;
 
-#[path = "../tests/contract/mod.rs"]
 #[cfg(feature = "contract")]
 pub mod contract;
-#[path = "../dax/mapping.rs"]
 pub mod dax;
 mod descriptor;
 mod directory;
@@ -53,10 +51,8 @@ pub mod given;
 mod handle;
 pub mod head;
 pub mod ids;
-#[path = "../ivshmem/mapping/mod.rs"]
 pub mod ivshmem;
 mod liveness;
-#[path = "../local/mapping/mod.rs"]
 pub mod local;
 mod mapping;
 mod maps;
@@ -69,7 +65,6 @@ pub mod stat;
 mod sys;
 pub mod table;
 mod text;
-#[path = "../xen/mapping.rs"]
 pub mod xen;
 
 pub use directory::each_entry;

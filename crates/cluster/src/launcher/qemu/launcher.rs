@@ -31,7 +31,7 @@ use vshmem_placement::pages::Populated;
 
 const MODULES: &str = include_str!("../../../../../images/modules.txt");
 /// Further modules for machines with a pool that is a DAX device.
-const DAX_MODULES: &str = include_str!("../../../../transport/dax/modules.txt");
+const DAX_MODULES: &str = include_str!("../../../../../images/modules-dax.txt");
 const DAX: &str = "dax";
 /// The size of transparent huge pages.
 const HUGE: u64 = 2 << 20;
