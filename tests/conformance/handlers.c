@@ -114,17 +114,24 @@ static volatile pid_t forked;
 
 static void fork_it(void) { forked = (pid_t)OK(fork()); }
 
+/* The child works while its parent is still in the handler. */
+static void fork_it_and_stay(void) {
+    fork_it();
+    if (forked != 0)
+        nap_ms(50);
+}
+
 /* The wait is over for both, and its place in the queue is the parent's. */
 static void a_child_of_the_handler_waits_no_more(void) {
     begin();
-    for (int round = 0; round < 4; round++) {
-        interrupted_by(fork_it);
+    for (int round = 0; round < 6; round++) {
+        interrupted_by(round < 4 ? fork_it : fork_it_and_stay);
         if (round % 2 == 0)
             FAILS(add(-1), EINTR);
         else
             FAILS(received(0, 0), EINTR);
         /* The child goes on first, last, or somewhere between. */
-        nap_ms(forked == 0 ? round * 3 : 3);
+        nap_ms(forked == 0 ? round % 4 * 3 : 3);
         OK(add(1));
         OK(sent(1));
         if (forked == 0)

@@ -28,6 +28,7 @@ const TRIES: u32 = 20;
 /// Before the fork.
 pub extern "C" fn prepare() {
     let _errno = ErrnoGuard::now();
+    state::end_wait();
     let (mut waited, mut tries) = (0, TRIES);
     loop {
         let Some(gate) = gate::enter_for_fork() else { return };

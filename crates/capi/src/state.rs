@@ -153,6 +153,17 @@ pub fn caller_of(index: usize) -> Result<Caller, Errno> {
     Ok(Caller { ctx, index, may_go })
 }
 
+/// Ends the wait that the calling thread, which is in a handler, is in the middle of: nobody may serve it any
+/// more, not even a child.
+pub fn end_wait() {
+    let Some(page) = page::existing().filter(|_| interrupted::is_waiting()) else { return };
+    for index in (0..MAX_POOLS).filter(|index| !revoked::is_revoked(*index)) {
+        if let Some(me) = unpack(page.memberships[index].me.load(Ordering::Acquire)) {
+            interrupted::end_wait(&POOLS[index].ctx(me, page.pid()));
+        }
+    }
+}
+
 /// The calling process in the pool that calls go to, if it is known there. For what is put in line in the
 /// call itself: it can't panic.
 #[inline(always)]
