@@ -92,6 +92,7 @@ too_wide() {
 # that list them.
 lint_house() {
     scripts/circles.py || return 1
+    scripts/paths.py || return 1
     ! too_wide || {
         echo "Lines are at most 110 columns wide."
         return 1

@@ -77,6 +77,18 @@ $entries
       - vshmem(4): docs/man/vshmem.4.md
   - For developers:
       - Design: DESIGN.md
+      - Design by subject:
+          - Words: docs/design/glossary.md
+          - Operations: docs/design/operations.md
+          - Death: docs/design/death.md
+          - Waiting across machines: docs/design/waiting.md
+          - A hostile member: docs/design/hostile-member.md
+          - Memory: docs/design/memory.md
+          - Pools that come and go: docs/design/pools.md
+          - Machines: docs/design/machines.md
+          - Ranks of MPI jobs: docs/design/mpi-ranks.md
+          - What costs speed: docs/design/speed.md
+          - Rejected alternatives: docs/design/rejected.md
       - Layout of a pool: docs/layout.md
       - Protocol of the back end: docs/protocol.md
       - Ports: docs/porting.md

@@ -16,7 +16,7 @@
 //! | only for addresses for other nodes (Open MPI does) | all of its addresses |
 //!
 //! Where the process has no pool, or its private segments don't go there, UCX's own functions answer, and
-//! all is as without this library. DESIGN.md says why the answers are safe.
+//! all is as without this library. docs/design/mpi-ranks.md says why the answers are safe.
 //!
 //! | module | subject |
 //! | --- | --- |

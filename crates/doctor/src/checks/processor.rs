@@ -91,7 +91,7 @@ pub const CX16: Check = Check {
     remedy: MODEL,
     class: Class::MachineRestart,
     risk: MIGRATION,
-    source: "DESIGN.md of Vshmem (semaphores); x86-64-v2 of the psABI",
+    source: "docs/design/operations.md of Vshmem (semaphores); x86-64-v2 of the psABI",
     causes: &[],
     look: cx16,
 };
