@@ -30,7 +30,7 @@ Examples:
   vshmem ipcs                                the IPC objects in the pool
   vshmem down                                ends the machines
 
-Any other word WORD runs vshmem-WORD from the PATH.
+Any other word WORD runs vshmem-WORD from the PATH, as place and balance do.
 
 ";
 
@@ -52,16 +52,16 @@ pub enum Command {
     Exec(Exec),
     /// Open a shell in one machine
     Shell(Shell),
-    /// Run ssh into one machine, or print its configuration, without an open port
+    /// Run ssh into one machine without an open port, or print how
     Ssh(Box<Ssh>),
     /// Print a cluster as Ansible's inventory
     Inventory(Inventory),
     /// Do something in this machine for a command of the host
     #[command(hide = true, subcommand)]
     Machine(Machine),
-    /// Run a program on Vshmem, one process per machine or several on this kernel
+    /// Run a program on Vshmem, one process per machine or several here
     Run(Run),
-    /// Run an MPI or OpenSHMEM program, its ranks in machines or containers
+    /// Run an MPI or OpenSHMEM program in machines or containers
     Mpirun(Box<Mpirun>),
     /// Run a command in another host of a job, as an MPI's launcher does
     #[command(hide = true)]
@@ -74,9 +74,9 @@ pub enum Command {
     },
     /// Show whether a program's System V calls reach a pool, or why not
     Explain(Explain),
-    /// List devices that machines can be given, and what stands in the way
+    /// List devices that machines can be given, or why not
     Devices(Devices),
-    /// Find what costs a machine or its host speed, and apply the remedies
+    /// Find what costs a machine or its host speed, and apply remedies
     Doctor(Box<Doctor>),
     /// End machines and remove everything that belongs to them
     Down(Down),
@@ -103,7 +103,7 @@ pub enum Command {
     Ipcs(Ipcs),
     /// Remove segments, semaphore sets and queues from a pool
     Ipcrm(Ipcrm),
-    /// Check a pool, and repair what dead processes and machines have left in it
+    /// Check a pool, and repair what the dead have left in it
     Check(Check),
     /// Show the traffic of pools, and their waiting threads, live
     Top(Top),

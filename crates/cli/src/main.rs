@@ -19,6 +19,7 @@ mod doctor;
 mod explain;
 mod external;
 mod grants;
+mod groups;
 mod inventory;
 mod ipcs;
 mod json;
@@ -40,8 +41,7 @@ mod tests;
 mod top;
 mod xen;
 
-use clap::Parser;
-use commands::{Cli, Command};
+use commands::Command;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use vshmem_base::size;
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
 
 fn answer(words: Vec<OsString>) -> Result<u8> {
     let (first, further) = more::split(words.into_iter());
-    perform(Cli::parse_from(first).command, further)
+    perform(groups::parse(first).command, further)
 }
 
 fn perform(command: Command, further: Vec<more::More>) -> Result<u8> {

@@ -1,0 +1,69 @@
+//! The commands in groups, by what they are about, as `vshmem --help` shows them.
+
+use crate::commands::Cli;
+use clap::{Command, CommandFactory, FromArgMatches};
+use std::ffi::OsString;
+
+/// The first are those that a newcomer needs.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("To begin with", &["up", "run", "mpirun", "explain", "down"]),
+    (
+        "Machines",
+        &["ps", "exec", "shell", "ssh", "grow", "shrink", "restart", "repair", "devices", "attach", "detach"],
+    ),
+    ("Pools", &["pool", "grant", "revoke", "ipcs", "ipcrm", "check", "top"]),
+    ("Tuning", &["doctor"]),
+    ("For other tools", &["agent", "xen", "inventory", "schema", "completions"]),
+];
+
+const TEMPLATE: &str = "\
+{about-with-newline}
+{usage-heading} {usage}
+
+{before-help}Options:
+{options}{after-help}";
+
+/// Parses a command line, or says what is wrong with it and exits.
+pub fn parse(words: Vec<OsString>) -> Cli {
+    let all = Cli::command();
+    let text = text(&all);
+    let matches = all.help_template(TEMPLATE).before_help(text.trim_end().to_owned()).get_matches_from(words);
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// Each group with its commands, a line each.
+fn text(all: &Command) -> String {
+    let width = GROUPS.iter().flat_map(|(_, names)| names.iter()).map(|name| name.len()).max();
+    let width = width.unwrap_or_default();
+    let line = |name: &&str| {
+        let about = all.find_subcommand(name).and_then(Command::get_about);
+        format!("  {name:width$}  {}\n", about.map(ToString::to_string).unwrap_or_default())
+    };
+    let group = |(title, names): &(&str, &[&str])| {
+        format!("{title}:\n{}", names.iter().map(line).collect::<String>())
+    };
+    GROUPS.iter().map(group).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_is_in_one_group() {
+        let all = Cli::command();
+        let shown = all.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut shown: Vec<_> = shown.map(Command::get_name).collect();
+        let mut grouped: Vec<_> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        shown.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(shown, grouped);
+    }
+
+    #[test]
+    fn its_lines_fit_a_terminal() {
+        for line in text(&Cli::command()).lines() {
+            assert!(line.len() <= 80, "{line}");
+        }
+    }
+}
