@@ -94,6 +94,7 @@ $entries
       - Ports: docs/porting.md
       - For UCX's maintainers: docs/mpi-ucx.md
       - Contributing: CONTRIBUTING.md
+      - Tests: tests/README.md
       - Kernels of machines: images/README.md
 YAML
 "$tools/bin/mkdocs" build --quiet --strict --clean --config-file "$target/mkdocs.yml"

@@ -35,7 +35,7 @@ TOOLS = {
 PAGE_TEXT = """# What was run on what
 
 Made by `scripts/tested.py` of the runs in `docs/tested/`; nobody writes here. A row is the newest
-run of a suite ([what each shows](../CONTRIBUTING.md)) on that system, with its date and commit.
+run of a suite ([what each shows](../tests/README.md)) on that system, with its date and commit.
 Debian 13 is a minimal system in name spaces (`make test-debian13`) of the kernel that stands first;
 machines boot the kernel that stands second.
 
