@@ -104,7 +104,7 @@ lint_house() {
         return 1
     }
     tables='transport/src/(lib|table)|agent/src/lib|cluster/src/(lib|launcher/(mod|running|table))'
-    tables="crates/($tables|cli/src/(main|commands))\.rs:"
+    tables="crates/($tables|cli/src/(main|commands|groups))\.rs:"
     folders='crates/((transport|agent)/src/(dax|local|ivshmem|xen)|cluster/src/launcher/(qemu|xen|libvirt)|'
     folders="${folders}cli/src/(agent|attach|xen)\.rs)"
     # What doctor looks at, the hypervisor has named.
