@@ -16,6 +16,7 @@ texts() { # README refers to these by their place
     echo README.md
     echo DESIGN.md
     echo SECURITY.md
+    echo SPECIFICATION.md
     find docs -name '*.md' -o -name '*.json' | sort
 }
 

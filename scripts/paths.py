@@ -14,6 +14,7 @@ from pathlib import Path
 PAGES = [
     "DESIGN.md",
     "SECURITY.md",
+    "SPECIFICATION.md",
     "CONTRIBUTING.md",
     "docs/design/*.md",
     "docs/porting.md",

@@ -66,6 +66,7 @@ nav:
       - Rust: bindings/rust/README.md
       - Other languages: docs/ffi.md
       - Security: SECURITY.md
+      - Specification: SPECIFICATION.md
       - The lab: lab/README.md
       - Changes: CHANGELOG.md
   - Man pages:
