@@ -318,6 +318,14 @@ impl Process {
         self.calls_left.store(n.into(), SeqCst);
     }
 
+    /// Waits until all of its threads sleep.
+    pub fn await_sleep(&self) {
+        until("all of it sleeps", || {
+            let _held = self.world.dead();
+            self.asleep.load(SeqCst) == self.running.load(SeqCst)
+        });
+    }
+
     /// Stops it for ever as a debugger might, as soon as all of its threads sleep, so that none has a lock:
     /// it does nothing any more, but is not dead.
     pub fn stop(&self) {

@@ -173,10 +173,13 @@ fn sleepers_end_with_the_queue_and_with_signals() {
     for _ in 0..2 {
         send(c, id, 1, &text(0, 8192)).unwrap();
     }
-    let sender = world.process().start(move |c| {
+    let last = world.process();
+    let sender = last.start(move |c| {
         // SAFETY: one byte.
         unsafe { msg::send(c, id, 1, [1u8].as_ptr(), 1, 0) }
     });
+    b.await_sleep();
+    last.await_sleep();
     assert_eq!(sender.ends_within(Duration::from_millis(30)), None);
     assert_eq!(receiver.ends_within(Duration::from_millis(1)), None);
     msg::remove(c, id).unwrap();
