@@ -1,4 +1,4 @@
-//! What programs of Vshmem need of the system that they run on, whatever they are about.
+//! The ground of all programs of Vshmem: errors, signals, users, locks, and files that last.
 //!
 //! | module | subject |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! What one sees of a pool from outside: what commands list, watch, check and remove.
+//! A pool seen from outside: listing, watching, checking and removing what is in it.
 //!
 //! | module | subject |
 //! | --- | --- |

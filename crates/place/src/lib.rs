@@ -9,7 +9,7 @@
 //! | `advise` | how many machines of what size |
 //! | `draw` | the same as a picture, in text and as SVG |
 //!
-//! What is asked for and what is answered are the types of `vshmem_placement`.
+//! Requests and answers are the types of `vshmem_placement`.
 
 pub mod advise;
 pub mod draw;

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use vshmem_base::directories::{boot_id, cluster_directory, open_directory, runtime_directory};
-use vshmem_base::error::{error, Explain, Result};
+use vshmem_base::error::{Explain, Result};
 use vshmem_base::lock::OF_CLUSTER;
 use vshmem_base::user::uid;
 
@@ -61,15 +61,19 @@ impl Disks {
     }
 }
 
+/// Removes a directory with all that is in it, if it is there.
+fn remove_tree(directory: &Path) -> Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(e) if e.kind() != ErrorKind::NotFound => {
+            Err(e).explain(|| format!("could not remove {}", directory.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Removes those of a cluster, and what earlier boots of the host have left.
 pub fn remove(cluster: &str) -> Result<()> {
-    let directory = of_cluster(cluster)?;
-    match fs::remove_dir_all(&directory) {
-        Err(e) if e.kind() != ErrorKind::NotFound => {
-            return Err(e).explain(|| format!("could not remove {}", directory.display()));
-        }
-        _ => (),
-    }
+    remove_tree(&of_cluster(cluster)?)?;
     let (all, now) = (all(), boot_id());
     for entry in fs::read_dir(&all).into_iter().flatten().flatten() {
         let _ = match *entry.file_name() == *now {
@@ -86,12 +90,7 @@ pub fn remove(cluster: &str) -> Result<()> {
 pub fn remove_cluster_directory(name: &str) -> Result<()> {
     remove(name)?;
     let directory = cluster_directory(name)?;
-    match fs::remove_dir_all(&directory) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            return Err(error!("could not remove {}: {e}", directory.display()));
-        }
-        _ => (),
-    }
+    remove_tree(&directory)?;
     let runtime = runtime_directory()?;
     let _ = fs::remove_file(directory.with_extension(OF_CLUSTER));
     let _ = fs::remove_dir(&runtime);

@@ -69,7 +69,7 @@ pub fn plug(
     })
 }
 
-/// Whether QEMU refuses to move or save the machine.
+/// The machine must stay where it is: an error unless QEMU refuses to move or save it.
 fn stays(qmp: &mut Qmp) -> Result<()> {
     let told = qmp.call("query-migrate", json!({}))?;
     let mut reasons = told["blocked-reasons"].as_array().into_iter().flatten().filter_map(Value::as_str);
