@@ -4,7 +4,7 @@ use crate::{args, explain};
 use std::ffi::OsString;
 use std::path::Path;
 use vshmem_base::{error, library, user::Identity, Error, Result};
-use vshmem_cluster::{find, run as run_jobs, Job, Location, Machine, Record, RunOptions};
+use vshmem_cluster::{find, location, run as run_jobs, Job, Location, Machine, Record, RunOptions};
 
 /// The shell that every machine has.
 const SHELL: &str = "/bin/sh";
@@ -33,7 +33,7 @@ fn job_in(cluster: &args::ClusterArg, machine: String, how: &args::How) -> Resul
     let (record, machines) = find(&cluster.cluster, &[machine])?;
     let machine = machines.into_iter().next().expect("find returns what it was asked for");
     let label = machine.name.clone();
-    let location = Location::Machine(Box::new(record), Box::new(machine));
+    let location = Location::Machine(location(&record, &machine));
     Ok(Job::new(location, label, &changes(how)?, how.cwd.as_deref(), identity(how)?))
 }
 
@@ -102,7 +102,7 @@ fn in_machine(record: &Record, machines: &[Machine], i: usize, count: usize) -> 
     } else {
         machine.name.clone()
     };
-    (label, Location::Machine(Box::new(record.clone()), Box::new(machine)))
+    (label, Location::Machine(location(record, &machine)))
 }
 
 /// The value of `LD_PRELOAD`: the library, and then what was preloaded before.

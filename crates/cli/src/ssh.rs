@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use vshmem_base::{error, Error, Explain, Result};
-use vshmem_cluster::{find, run, Job, Machine, Record, RunOptions};
+use vshmem_cluster::{find, location, run, Job, Machine, Record, RunOptions};
 
 /// The port of an ssh server, if none is said.
 const PORT: u16 = 22;
@@ -83,7 +83,7 @@ pub fn ssh(ssh: &Ssh) -> Result<u8> {
         return proxy(&record, &machine, port(&ssh.command)?);
     }
     if ssh.host_keys {
-        return in_machine(Job::own(&record, &machine, &["host-keys", &alias(&record, &machine)])?);
+        return in_machine(Job::own(location(&record, &machine), &["host-keys", &alias(&record, &machine)])?);
     }
     let user = ssh.user.as_deref().or(named).unwrap_or(USER);
     let mut line = Command::new("ssh");
@@ -123,7 +123,7 @@ fn port(words: &[OsString]) -> Result<u16> {
 
 /// Connects standard input and output with a port of a machine.
 fn proxy(record: &Record, machine: &Machine, port: u16) -> Result<u8> {
-    let mut job = Job::own(record, machine, &["connect", &port.to_string()])?;
+    let mut job = Job::own(location(record, machine), &["connect", &port.to_string()])?;
     job.request.stdin = true;
     in_machine(job)
 }

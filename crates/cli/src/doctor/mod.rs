@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use vshmem_base::{error, user::Identity, Error, Result};
-use vshmem_cluster::{find, run as run_jobs, Job, Location, Machine, RunOptions};
+use vshmem_cluster::{find, location, run as run_jobs, Job, Location, Machine, RunOptions};
 use vshmem_doctor::{
     by_id, examine, examine_one, explain, fix, page, undo, Change, Done, Finding, Instruments, Live, Outcome,
     Recorded, Saved, System, CHECKS,
@@ -317,7 +317,7 @@ fn in_machines(doctor: &Doctor) -> Result<u8> {
     let several = machines.len() > 1;
     let job = |machine: Machine| {
         let name = machine.name.clone();
-        let location = Location::Machine(Box::new(record.clone()), Box::new(machine));
+        let location = Location::Machine(location(record, &machine));
         let mut job = Job::new(location, name, &[], None, Identity::parse("root")?);
         job.request.argv = std::iter::once(program.clone().into()).chain(words.iter().cloned()).collect();
         if asks {

@@ -5,7 +5,7 @@ use crate::args;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use vshmem_base::{error, Error, Result};
-use vshmem_cluster::{find, Granted, Location, Machine, Reached, Record};
+use vshmem_cluster::{find, location, Granted, Location, Machine, Reached, Record};
 use vshmem_mpi::files::{printed, Behind, Files};
 use vshmem_mpi::hosts::{deal_out, parse_file, parse_list, Named, MOST_RANKS};
 use vshmem_mpi::processors::{share_out, Processors, PROBE};
@@ -90,7 +90,7 @@ fn machines(cluster: &args::ClusterArg, named: &[Named], pool: Option<&str>) -> 
             pool,
             ranks: 0,
             slots: named.and_then(|named| named.slots).unwrap_or(machine.cpus.max(1)),
-            location: Location::Machine(Box::new(record.clone()), Box::new(machine)),
+            location: Location::Machine(location(&record, &machine)),
         })
     };
     machines.into_iter().enumerate().map(host).collect()
@@ -110,10 +110,10 @@ fn own_pool(record: &Record, machine: &Machine) -> Result<(Option<String>, Optio
 /// How commands are run in a host.
 pub fn reach(host: &Host) -> Files {
     Files::Behind(match &host.location {
-        Location::Machine(record, machine) => {
+        Location::Machine(machine) => {
             let program = std::env::current_exe().unwrap_or("vshmem".into());
             let words =
-                ["exec", "--no-stdin", "--user", "root", "--cluster", &record.name, &machine.name, "--"];
+                ["exec", "--no-stdin", "--user", "root", "--cluster", &machine.cluster, &machine.name, "--"];
             let words = words.map(OsString::from).into_iter();
             let prefix = std::iter::once(program.into()).chain(words).collect();
             Behind { prefix, ..Behind::default() }

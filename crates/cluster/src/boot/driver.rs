@@ -30,8 +30,6 @@ pub struct Driver {
     pub module: Module,
 }
 
-/// The module's name.
-pub const NAME: &str = "vshmem";
 /// The version of the driver's interface that the library needs (`vshmem_calls` in the driver's source).
 const CALLS: &str = "2";
 /// Below its cache, a directory for each kernel that `kmod/build.sh` has built for.

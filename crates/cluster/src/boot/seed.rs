@@ -3,7 +3,8 @@
 //! program, the library and the drivers are on it, so that nothing has to be installed in the image.
 
 use super::driver;
-use crate::state::settings::Settings;
+use crate::guest::seed::{AGENT, DRIVERS, LINKS, SETTINGS};
+use crate::state::settings::{Settings, DRIVER};
 use crate::state::uplink::Addresses;
 use fatfs::{format_volume, FileSystem, FormatVolumeOptions, FsOptions};
 use serde_json::{json, Value};
@@ -17,14 +18,6 @@ use vshmem_base::library;
 
 /// The label by which cloud-init knows a seed.
 const LABEL: &str = "cidata";
-/// The agent's program on it, and the name by which it is executed.
-pub const AGENT: &str = "vshmem-machine";
-/// The machine's settings, as others have them on their kernel's command line.
-pub const SETTINGS: &str = "settings";
-/// The directory of drivers, each called by its kernel's version.
-pub const DRIVERS: &str = "drivers";
-/// Paths of this host at which programs look for files of the seed: a line `FILE PATH` for each.
-pub const LINKS: &str = "links";
 /// The library on it.
 const LIBRARY: &str = "libvshmem.so";
 /// The least size, and what a file system takes besides its files.
@@ -68,7 +61,7 @@ pub fn write(
         links.push((LIBRARY, library));
     }
     files.push((LINKS.into(), text(&links).into_bytes()));
-    for (version, module) in driver::all(choice, driver::NAME) {
+    for (version, module) in driver::all(choice, DRIVER) {
         files.push((format!("{DRIVERS}/{version}.ko"), module.bytes));
     }
     let failed = || format!("could not write {}", path.display());

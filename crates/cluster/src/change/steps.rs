@@ -322,7 +322,7 @@ pub fn tell_hosts(cluster: &str, but: &[String], report: &mut dyn FnMut(Progress
         record.machines.iter().filter(|machine| !but.contains(&machine.name) && machine.address.is_some());
     let job = |machine: &Machine| {
         let (network, hosts) = network_of(&record, machine.index);
-        Job::own(&record, machine, &["hosts", &hosts_file(&machine.name, Some(network), &hosts)])
+        Job::own(table::location(&record, machine), &["hosts", &hosts_file(&machine.name, Some(network), &hosts)])
     };
     let jobs: Vec<Job> = told.filter(runs).map(job).collect::<Result<_>>()?;
     if jobs.is_empty() {

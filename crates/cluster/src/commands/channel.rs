@@ -2,7 +2,7 @@
 
 use super::channel_command::ChannelCommand;
 use super::hang_up::HangUpNotice;
-use crate::state::record::{Machine, Record};
+use super::location::MachineLocation;
 use crate::wire::ended::Ended;
 use crate::wire::frame::{encode, Frame, Kind, Parser};
 use crate::wire::greeting::{find_greeting, greeting, Nonce, HELLO, WELCOME};
@@ -17,7 +17,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use vshmem_base::directories::channel_socket;
+use vshmem_base::directories::{channel_socket, cluster_directory};
 use vshmem_base::error::{error, Error, Explain, Result};
 use vshmem_base::interrupt;
 use vshmem_base::lock::lock_file;
@@ -74,17 +74,17 @@ impl Session {
 }
 
 impl Channel {
-    /// Takes a free channel of a machine that is up; waits while there is none. With `hang_up`, a process
-    /// tells the machine when this end is closed.
-    pub fn open(record: &Record, machine: &Machine, hang_up: bool, timeout: Duration) -> Result<Channel> {
-        let directory = record.machine_directory(machine)?;
+    /// Takes a free channel of a machine that is up; waits while there is none. A machine that does
+    /// not notice when this end is closed is told by a process.
+    pub fn open(machine: &MachineLocation, timeout: Duration) -> Result<Channel> {
+        let directory = cluster_directory(&machine.cluster)?.join(&machine.name);
         let mut waits = false;
         loop {
-            for channel in 0..record.channels {
+            for channel in 0..machine.channels {
                 let taken = Channel::take(&directory, channel, timeout);
                 let taken = taken.map_err(|error| error.about(&machine.name));
                 if let Some(mut open) = taken? {
-                    if hang_up {
+                    if !machine.reports_hang_up {
                         open.notify_hang_up()?;
                     }
                     return Ok(open);
@@ -94,7 +94,7 @@ impl Channel {
                 waits = true;
                 eprintln!(
                     "vshmem: {} runs {} commands of exec, shell and run; this one waits until one of them ends.",
-                    machine.name, record.channels
+                    machine.name, machine.channels
                 );
             }
             interrupt::check()?;

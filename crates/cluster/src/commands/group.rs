@@ -7,7 +7,6 @@ use super::outcome::Outcome;
 use super::output::Output;
 use super::task::Task;
 use super::{local, reached, terminal};
-use crate::launcher::table;
 use crate::wire::frame::MAX_STREAMS;
 use crate::wire::message::HostMessage;
 use rustix::event::PollFd;
@@ -315,10 +314,7 @@ impl Drop for Group {
 fn open(location: &Location) -> Result<Channel> {
     match location {
         Location::Local => local::channel(),
-        Location::Machine(record, machine) => {
-            let hang_up = !table::of(record).facts().reports_hang_up;
-            Channel::open(record, machine, hang_up, ANSWER_TIMEOUT)
-        }
+        Location::Machine(machine) => Channel::open(machine, ANSWER_TIMEOUT),
         Location::Reached(place) => reached::channel(place),
     }
 }
@@ -353,27 +349,27 @@ fn places(jobs: &[Job]) -> Result<(Vec<&Location>, Vec<usize>)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::location::MachineLocation;
     use super::*;
-    use crate::state::record::Record;
     use crate::wire::start::Start;
-    use serde_json::json;
 
-    fn record() -> Record {
-        let machine = |name| json!({"name": name, "index": 0, "runs": null, "address": null, "cores": []});
-        let record = json!({
-            "version": 2, "name": "c", "boot": "", "starter": null, "accel": "", "kernel": "/kernel", "cpus": 1, "memory": 1, "pool": "",
-            "pool_size": 1, "channels": 1, "since": 1, "machines": [machine("vm0"), machine("vm1")]
-        });
-        serde_json::from_value(record).expect("a record")
+    fn machine(number: usize) -> Location {
+        Location::Machine(MachineLocation {
+            cluster: "c".into(),
+            name: format!("vm{number}"),
+            channels: 1,
+            reports_hang_up: true,
+            pool: "default".into(),
+            shares: Vec::new(),
+        })
     }
 
     #[test]
     fn a_machine_takes_a_limited_number_of_commands() {
-        let record = record();
-        let job = |number: usize| {
-            let machine = record.machines[number % 2].clone();
-            let location = Location::Machine(Box::new(record.clone()), Box::new(machine));
-            Job { location, label: "p".into(), request: Start::default() }
+        let job = |number: usize| Job {
+            location: machine(number % 2),
+            label: "p".into(),
+            request: Start::default(),
         };
         let many: Vec<_> = (0..2048).map(job).collect();
         let of = |jobs| -> Vec<usize> {
@@ -394,8 +390,7 @@ mod tests {
     fn a_machine_that_takes_nothing_is_sent_no_more() {
         let output = || Output::kept(None, &Default::default());
         let (stream, _agent) = std::os::unix::net::UnixStream::pair().expect("sockets");
-        let record = record();
-        let location = Location::Machine(Box::new(record.clone()), Box::new(record.machines[0].clone()));
+        let location = machine(0);
         let request = Start { argv: vec!["x".repeat(1 << 20).into()], stdin: true, ..Start::default() };
         let job = Job { location: location.clone(), label: "p".into(), request };
         let mut group = Group::default();

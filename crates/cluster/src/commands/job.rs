@@ -1,9 +1,7 @@
 //! A command, with everything that running it takes.
 
-use super::location::Location;
+use super::location::{Location, MachineLocation};
 use super::terminal;
-use crate::launcher::table;
-use crate::state::record::{Machine, Record};
 use crate::state::share;
 use crate::wire::start::Start;
 use std::ffi::{OsStr, OsString};
@@ -52,11 +50,10 @@ fn environment(location: &Location, changes: &[(OsString, OsString)]) -> Vec<(Os
     }
     let mut out: Vec<_> = std::env::vars_os().filter(|(key, _)| !dropped(key) && !changed(key)).collect();
     out.extend(changes.iter().cloned());
-    if let Location::Machine(record, _) = location {
+    if let Location::Machine(machine) = location {
         // The default pool is the cluster's, under its name in the machine.
-        let pool = table::of(record).pool_name(&record.name);
-        if pool != "default" && !changed(OsStr::new("VSHMEM_POOL")) {
-            out.push(("VSHMEM_POOL".into(), pool.into()));
+        if machine.pool != "default" && !changed(OsStr::new("VSHMEM_POOL")) {
+            out.push(("VSHMEM_POOL".into(), machine.pool.clone().into()));
         }
     }
     out
@@ -91,10 +88,10 @@ impl Job {
     ///
     /// # Errors
     /// There is no root here.
-    pub fn own(record: &Record, machine: &Machine, words: &[&str]) -> Result<Job> {
-        let location = Location::Machine(Box::new(record.clone()), Box::new(machine.clone()));
+    pub fn own(machine: MachineLocation, words: &[&str]) -> Result<Job> {
         let root = Identity::parse("0:0")?;
-        let mut job = Job::new(location, machine.name.clone(), &[], Some(Path::new("/")), root);
+        let label = machine.name.clone();
+        let mut job = Job::new(Location::Machine(machine), label, &[], Some(Path::new("/")), root);
         // It is no business of the machine what is set here.
         job.request.env = vec![("PATH".into(), "/usr/bin:/bin".into())];
         job.request.argv = [OWN_PROGRAM, "machine"].iter().chain(words).map(Into::into).collect();
@@ -115,13 +112,13 @@ impl Job {
 
     /// A file of this host that the command names and its machine does not see.
     pub fn invisible_file(&self) -> Option<PathBuf> {
-        let Location::Machine(record, _) = &self.location else {
+        let Location::Machine(machine) = &self.location else {
             return None;
         };
         if self.request.argv.first().is_some_and(|first| first == OWN_PROGRAM) {
             return None;
         }
-        share::first_invisible(&record.shares, Path::new(&self.request.cwd), &self.request.argv)
+        share::first_invisible(&machine.shares, Path::new(&self.request.cwd), &self.request.argv)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where commands run.
 
-use crate::state::record::{Machine, Record};
+use crate::state::share::Share;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -8,11 +8,28 @@ use std::path::PathBuf;
 #[derive(Debug, Clone)]
 pub enum Location {
     /// In a machine.
-    Machine(Box<Record>, Box<Machine>),
+    Machine(MachineLocation),
     /// On this kernel.
     Local,
     /// Where a command reaches, as in a container.
     Reached(Reached),
+}
+
+/// A machine as the host's end of a channel knows it.
+#[derive(Debug, Clone)]
+pub struct MachineLocation {
+    /// The name of its cluster.
+    pub cluster: String,
+    /// Its name.
+    pub name: String,
+    /// Channels that it has.
+    pub channels: usize,
+    /// It notices when the host's end of a channel is closed.
+    pub reports_hang_up: bool,
+    /// The name of the cluster's pool in it.
+    pub pool: String,
+    /// Files of this host that it sees, besides the system's.
+    pub shares: Vec<Share>,
 }
 
 /// What tells one place from another. Commands in one place share a channel.
@@ -30,7 +47,7 @@ impl Location {
     /// Which place it is.
     pub fn place(&self) -> Place<'_> {
         match self {
-            Location::Machine(record, machine) => Place::Machine(&record.name, &machine.name),
+            Location::Machine(machine) => Place::Machine(&machine.cluster, &machine.name),
             Location::Local => Place::Here,
             Location::Reached(reached) => Place::Reached(&reached.name),
         }
@@ -44,7 +61,7 @@ impl Location {
     /// Its name, if it has one.
     pub fn name(&self) -> Option<&str> {
         match self {
-            Location::Machine(_, machine) => Some(&machine.name),
+            Location::Machine(machine) => Some(&machine.name),
             Location::Local => None,
             Location::Reached(reached) => Some(&reached.name),
         }

@@ -90,6 +90,15 @@ pub fn machines(description: &Description) -> Result<Vec<(MachineOptions, String
     Ok(all)
 }
 
+/// The index of the group that the machine with this index is of, if the description names groups.
+pub fn group_of(description: &Description, machine: usize) -> Option<usize> {
+    let mut machines = 0;
+    description.machines.iter().position(|group| {
+        machines += group.count.unwrap_or(1) as usize;
+        machine < machines
+    })
+}
+
 /// An error unless machines can be like this.
 fn check<'a>(group: &Group, pages: Option<Pages>, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<(), Fault> {
     if let Some(name) = group.name.as_deref().filter(|name| !is_name(name)) {

@@ -4,7 +4,7 @@ use super::cluster::{Description, Size};
 use super::fault::Fault;
 use super::{devices, machines, pools, via};
 use crate::boot::driver::Choice;
-use crate::launcher::options::{MachineOptions, Options};
+use crate::launcher::options::{MachineOptions, Options, Place, Refusal};
 use crate::launcher::traits::Launcher;
 use crate::state::ports::{Ports, MAX};
 use vshmem_base::directories::check_name;
@@ -56,8 +56,27 @@ impl Description {
         if let (Some(true), Some(transport)) = (self.doorbell, &options.pools[0].transport) {
             return Err(Fault::new(&["doorbell"], format!("there are no doorbells with {transport}")));
         }
-        launcher.check(&options).map_err(|error| Fault::because(&[], error))?;
+        launcher.check(&options).map_err(|refusal| self.fault(refusal))?;
         Ok((launcher, options))
+    }
+
+    /// The mistake that a launcher has found in the options, where it stands here.
+    fn fault(&self, refusal: Refusal) -> Fault {
+        let group;
+        let at = match &refusal.place {
+            Place::Other => vec![],
+            Place::Network => vec!["network", "private"],
+            Place::Uplink => vec!["network", self.uplink_key()],
+            Place::Pool(name) => vec!["pools", name],
+            Place::Pages(index) => match machines::group_of(self, *index) {
+                Some(place) if self.machines[place].pages.is_some() => {
+                    group = place.to_string();
+                    vec!["machines", &group, "pages"]
+                }
+                _ => vec!["pages", "machines"],
+            },
+        };
+        Fault::because(&at, refusal.error)
     }
 
     fn accelerator(&self, launcher: &dyn Launcher) -> Result<Option<String>, Fault> {

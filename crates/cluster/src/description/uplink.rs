@@ -10,6 +10,7 @@ use crate::state::uplink::{Addresses, Means, Static, Uplink};
 const MAX_NAME: usize = 15;
 /// What stands for a machine's index in the name of its tap device.
 const INDEX: &str = "%d";
+
 impl Network {
     /// How machines are connected with what is outside, and the key that says so.
     fn means(&self) -> Result<Option<(Means, &'static str)>, Fault> {
@@ -54,6 +55,12 @@ impl Network {
 }
 
 impl Description {
+    /// The key of the network outside.
+    pub fn uplink_key(&self) -> &'static str {
+        let means = self.network.as_ref().and_then(|network| network.means().ok().flatten());
+        means.map_or("user", |(_, key)| key)
+    }
+
     /// What connects the machines with networks outside, if something does; there are this many machines.
     pub fn uplink(&self, launcher: &dyn Launcher, machines: usize) -> Result<Option<Uplink>, Fault> {
         let Some(network) = &self.network else { return Ok(None) };

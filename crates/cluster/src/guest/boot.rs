@@ -2,17 +2,15 @@
 //! host name and network, and serves commands until the machine is turned off.
 
 use super::agent::Agent;
-use super::command::Commands;
+use super::commands::Commands;
 use super::console::print;
 use super::copies::{Copies, Layer};
 use super::files::{self, mount_9p};
 use super::kept::Kept;
 use super::names::write_hosts;
 use super::skeleton::{make_directory, skeleton};
-use super::{exported, sys, uplink};
-use crate::boot::driver;
-use crate::launcher::table;
-use crate::state::settings::{hosts_file, Settings, PROBE_MARK};
+use super::{exported, hypervisor, sys, uplink};
+use crate::state::settings::{hosts_file, Settings, DRIVER, PROBE_MARK};
 use crate::state::share::{Share, ROOT_TAG, WRITABLE_TAG};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -67,19 +65,19 @@ fn start() -> Result<()> {
         }
     };
     if let Some(why) = driver_failed {
-        table::guest(&settings.launcher).driver_failed(&why);
+        hypervisor::of(&settings.launcher).driver_failed(&why);
     }
     let kept = identify(&settings)?;
     // Caches are dropped before each command; this keeps the kernel from logging that.
     let _ = fs::write("/proc/sys/vm/drop_caches", "4");
-    table::guest(&settings.launcher).set_pool_owner(settings.uid)?;
+    hypervisor::of(&settings.launcher).set_pool_owner(settings.uid)?;
     serve(&settings, kept, Copies::new(layers))
 }
 
 /// Serves commands, and keeps the front end and another process running, until the machine is turned off.
 pub fn serve(settings: &Settings, also: Option<Kept>, copies: Copies) -> Result<()> {
     let mut agent = Agent::new()?;
-    for device in table::guest(&settings.launcher).channels(settings.channels)? {
+    for device in hypervisor::of(&settings.launcher).channels(settings.channels)? {
         agent.open(&device)?;
     }
     let since = clock_gettime(ClockId::Boottime);
@@ -109,7 +107,7 @@ fn load_modules() -> Result<Option<String>> {
         let bytes = fs::read(&file).explain(|| format!("reading {}", file.display()))?;
         match init_module(&bytes, c"") {
             // Pools can be used without it.
-            Err(e) if file.to_string_lossy().ends_with(&format!("-{}.ko", driver::NAME)) => {
+            Err(e) if file.to_string_lossy().ends_with(&format!("-{}.ko", DRIVER)) => {
                 print(&format!("vshmem: the machine goes on without vshmem.ko: {e}"));
                 driver_failed = Some(format!("vshmem.ko could not be loaded: {e}"));
             }
@@ -123,7 +121,7 @@ fn load_modules() -> Result<Option<String>> {
 
 /// The host's file tree, read-only, below a tmpfs for what is written.
 fn build_root(settings: &Settings) -> Result<(PathBuf, Vec<Layer>)> {
-    let transport = table::guest(&settings.launcher).file_transport();
+    let transport = hypervisor::of(&settings.launcher).file_transport();
     if let Some(parts) = &settings.exported {
         let (root, layers) = exported::build_root(settings, parts, transport)?;
         return Ok((with_own_mounts(root)?, layers));
@@ -167,7 +165,7 @@ fn with_own_mounts(root: PathBuf) -> Result<PathBuf> {
 fn slim_root(settings: &Settings) -> Result<()> {
     skeleton(Path::new("/")).explain(|| "could not make the machine's own directories".into())?;
     own_directories(&[])?;
-    let transport = table::guest(&settings.launcher).file_transport();
+    let transport = hypervisor::of(&settings.launcher).file_transport();
     files::share(transport, settings)
 }
 

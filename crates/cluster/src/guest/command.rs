@@ -1,24 +1,20 @@
-//! Starts commands in the machine, as the user who asked for it. Each has a cgroup of its own, so that
-//! nothing that it starts outlives a kill.
+//! Commands that an agent starts, as the user who asked for it.
 
-use super::copies::Copies;
-use super::scratch::{Scratch, Scratches};
-use super::sys::HighPriority;
+use super::scratch::Scratch;
 use super::terminal::Terminal;
 use crate::wire::start::Start;
 use rustix::fs::{access, Access};
 use rustix::io::ioctl_fionbio;
-use rustix::process::{ioctl_tiocsctty, setsid, Rlimit};
+use rustix::process::{ioctl_tiocsctty, setsid};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{chown, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use vshmem_base::error::{error, Error, Result};
-use vshmem_base::{descriptors, signal_mask, user};
+use vshmem_base::signal_mask;
 
 /// Exit code for a command that exists and can't be run, as in shells.
 pub const CANNOT_RUN: u8 = 126;
@@ -102,66 +98,19 @@ impl Group {
     }
 }
 
+impl Group {
+    /// Makes one; what joins it is written to the file.
+    pub fn make(path: PathBuf, ends_with_session: bool) -> (Group, io::Result<File>) {
+        let procs = fs::create_dir(&path)
+            .and_then(|()| File::options().write(true).open(path.join("cgroup.procs")));
+        (Group { path, ends_with_session }, procs)
+    }
+}
+
 impl Drop for Group {
     fn drop(&mut self) {
         // Fails while processes run in the background; a later command removes the group then.
         self.remove();
-    }
-}
-
-/// Starts the commands of a machine.
-pub struct Commands {
-    started: u64,
-    limit: Rlimit,
-    scratches: Scratches,
-    copies: Copies,
-}
-
-impl Commands {
-    /// Raises the limit of open files, for many commands.
-    pub fn new(copies: Copies) -> Commands {
-        Commands { started: 0, limit: descriptors::raise(), scratches: Scratches::default(), copies }
-    }
-}
-
-impl Starter for Commands {
-    fn prepare(&mut self) -> Option<String> {
-        sweep();
-        refresh();
-        let said = self.copies.refresh()?;
-        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        Some(format!("vshmem: {name}: {said}"))
-    }
-
-    fn ended(&mut self) {
-        self.copies.note();
-    }
-
-    fn start(&mut self, request: &Start) -> Result<RunningCommand> {
-        self.started += 1;
-        // Programs complain themselves if they lack one.
-        let _ = make_home(request);
-        check_needs(&request.needs)?;
-        let path = format!("/sys/fs/cgroup/vshmem.{}", self.started).into();
-        let group = Group { path, ends_with_session: request.ends_with_session };
-        let procs = fs::create_dir(&group.path)
-            .and_then(|()| File::options().write(true).open(group.path.join("cgroup.procs")));
-        let mut command = command(request)?;
-        command.current_dir(directory(request)?);
-        join_group(&mut command, procs.ok(), request.terminal.is_some());
-        if !request.inherits {
-            user::switch(&mut command, request.uid, request.gid, request.groups.clone());
-        }
-        descriptors::restore(&mut command, &self.limit);
-        // Hundreds of programs that are running would otherwise compete with the one that is being started.
-        let priority = HighPriority::raise();
-        priority.reset_in(&mut command);
-        let scratch = self.scratches.give(request, &mut command);
-        Ok(spawn(command, request, Some(group))?.with(scratch))
-    }
-
-    fn clean(&mut self) {
-        self.scratches.clean();
     }
 }
 
@@ -266,18 +215,8 @@ pub fn cannot_run(program: &OsStr, error: &io::Error) -> Error {
     error!("could not run {}: {why}", program.to_string_lossy()).code(code)
 }
 
-/// The dynamic loader only warns of a library that can't be preloaded.
-fn check_needs(needs: &[OsString]) -> Result<()> {
-    for path in needs {
-        File::open(path).map_err(|error| {
-            let path = path.to_string_lossy();
-            error!("the machine can't see {path} ({error}): machines see what was shared with them when they were started (vshmem up --share)")
-        })?;
-    }
-    Ok(())
-}
-
-fn directory(request: &Start) -> Result<&Path> {
+/// The directory that a command of this request starts in.
+pub fn directory(request: &Start) -> Result<&Path> {
     let cwd = Path::new(&request.cwd);
     if cwd.is_dir() {
         Ok(cwd)
@@ -304,34 +243,6 @@ pub fn join_group(command: &mut Command, procs: Option<File>, terminal: bool) {
     };
     // SAFETY: the closure makes system calls only; it takes no lock and allocates nothing.
     unsafe { command.pre_exec(join) };
-}
-
-/// Drops caches: programs on the host may have been rebuilt since the last command.
-fn refresh() {
-    let _ = fs::write("/proc/sys/vm/drop_caches", "2");
-}
-
-/// Removes empty cgroups.
-fn sweep() {
-    for entry in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with("vshmem.") {
-            let _ = fs::remove_dir(entry.path());
-        }
-    }
-}
-
-/// The machine has none of the host's home directories. A user who runs a command gets an empty one.
-fn make_home(request: &Start) -> io::Result<()> {
-    let home = request.env.iter().find(|(key, _)| key == "HOME");
-    let Some(home) = home.map(|(_, home)| Path::new(home)).filter(|home| home.is_absolute()) else {
-        return Ok(());
-    };
-    if home.exists() {
-        return Ok(());
-    }
-    fs::create_dir_all(home)?;
-    fs::set_permissions(home, fs::Permissions::from_mode(0o700))?;
-    chown(home, Some(request.uid), Some(request.gid))
 }
 
 #[cfg(any(test, feature = "fuzz"))]

@@ -5,11 +5,9 @@ use super::boot::serve;
 use super::console::print;
 use super::copies::Copies;
 use super::names::write_hosts;
-use super::{files, sys};
-use crate::boot::driver;
-use crate::boot::seed::{AGENT, DRIVERS, LINKS, SETTINGS};
-use crate::launcher::table;
-use crate::state::settings::{hosts_file, Settings};
+use super::{files, hypervisor, sys};
+use super::seed::{AGENT, DRIVERS, LINKS, SETTINGS};
+use crate::state::settings::{hosts_file, Settings, DRIVER};
 use rustix::io::Errno;
 use rustix::process::set_child_subreaper;
 use rustix::system::{init_module, uname};
@@ -36,7 +34,7 @@ fn start() -> Result<()> {
     let seed = program.parent().unwrap_or(Path::new("/"));
     let line = read(&seed.join(SETTINGS))?;
     let settings = Settings::from_command_line(&line)?;
-    let guest = table::guest(&settings.launcher);
+    let guest = hypervisor::of(&settings.launcher);
     let told = Path::new(std::str::from_utf8(TOLD.to_bytes()).expect("it is plain text"));
     fs::create_dir_all(told.parent().unwrap_or(Path::new("/")))
         .and_then(|()| fs::write(told, &line))
@@ -71,11 +69,11 @@ fn read(file: &Path) -> Result<String> {
 
 /// Loads the driver for this kernel, unless it is there already. Returns why that can't be.
 fn load_driver(drivers: &Path) -> Option<String> {
-    if Path::new("/sys/module").join(driver::NAME).exists() {
+    if Path::new("/sys/module").join(DRIVER).exists() {
         return None;
     }
     // The image may have one of its own.
-    if sys::modprobe(&[driver::NAME]).is_ok() {
+    if sys::modprobe(&[DRIVER]).is_ok() {
         return None;
     }
     let kernel = uname().release().to_string_lossy().into_owned();

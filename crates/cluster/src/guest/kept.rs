@@ -2,7 +2,7 @@
 //! its address on a network outside.
 
 use super::console::print;
-use crate::launcher::table;
+use super::hypervisor;
 use crate::state::settings::Settings;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ pub struct Kept {
 impl Kept {
     /// The machine's front end, which is due at once.
     pub fn front_end(settings: &Settings) -> Kept {
-        Kept::new("the front end", table::guest(&settings.launcher).front_end(settings.uid))
+        Kept::new("the front end", hypervisor::of(&settings.launcher).front_end(settings.uid))
     }
 
     /// What `vshmem` does with these arguments, which is due at once.

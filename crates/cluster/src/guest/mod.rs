@@ -5,15 +5,18 @@
 pub mod agent;
 mod boot;
 pub mod command;
+mod commands;
 mod console;
 pub mod copies;
 pub mod dhcp;
 mod exported;
 mod files;
+pub mod hypervisor;
 pub mod image;
 mod kept;
 pub mod names;
 pub mod scratch;
+pub mod seed;
 pub mod session;
 mod skeleton;
 pub mod ssh;

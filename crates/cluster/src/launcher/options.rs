@@ -6,6 +6,7 @@ use crate::state::ports::Ports;
 use crate::state::uplink::Uplink;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use vshmem_base::error::Error;
 use vshmem_devices::want::Want;
 use vshmem_placement::pages::{PageRules, Pages, PoolNodes};
 use vshmem_placement::rules::Rules;
@@ -91,6 +92,37 @@ pub struct PoolOptions {
     /// The nodes that its memory comes from, if it is made; by default, where it is touched.
     #[serde(default)]
     pub node: Option<PoolNodes>,
+}
+
+/// An option that a launcher can't serve.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The option.
+    pub place: Place,
+    /// Why it can't.
+    pub error: Error,
+}
+
+/// An option of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// The network between the machines.
+    Network,
+    /// The network outside that the machines are on.
+    Uplink,
+    /// The pages of the machine with this index.
+    Pages(usize),
+    /// The pool of this name.
+    Pool(String),
+    /// Another one, which the reason names.
+    Other,
+}
+
+impl Refusal {
+    /// Of this option, for this reason.
+    pub fn new(place: Place, why: impl Into<String>) -> Refusal {
+        Refusal { place, error: Error::new(why).code(2) }
+    }
 }
 
 /// Progress of starting machines.

@@ -11,9 +11,10 @@ use super::libvirt::launcher::Libvirt;
 use super::qemu::launcher::Qemu;
 use super::qemu::program::NAME;
 use super::qemu::target::Target;
-use super::traits::{Guest, Launcher};
+use super::traits::Launcher;
 use super::xen::launcher::Xen;
-use crate::state::record::Record;
+use crate::commands::location::MachineLocation;
+use crate::state::record::{Machine, Record};
 use vshmem_base::error::Result;
 
 /// The launchers that are chosen by their hypervisors; the first one is the default.
@@ -43,11 +44,17 @@ pub fn of(record: &Record) -> &'static dyn Launcher {
     launchers().into_iter().find(its).unwrap_or(launchers()[0])
 }
 
-/// The machine's side of the launcher of this name; of the first one, if there is none.
-pub fn guest(launcher: &str) -> &'static dyn Guest {
-    let all = launchers().into_iter().chain(services().map(|(_, launcher)| launcher));
-    let mut named = all.filter(|it| it.facts().name == launcher);
-    named.next().unwrap_or(launchers()[0]).guest()
+/// A machine of a cluster, for commands that are to run there.
+pub fn location(record: &Record, machine: &Machine) -> MachineLocation {
+    let launcher = of(record);
+    MachineLocation {
+        cluster: record.name.clone(),
+        name: machine.name.clone(),
+        channels: record.channels,
+        reports_hang_up: launcher.facts().reports_hang_up,
+        pool: launcher.pool_name(&record.name),
+        shares: record.shares.clone(),
+    }
 }
 
 /// The machine of this name, to grant pools to: one of the cluster, else an attached one.

@@ -1,15 +1,13 @@
-//! The interface of a launcher, on the host ([`Launcher`]) and in a machine ([`Guest`]).
+//! The interface of a launcher. Its counterpart in a machine is [`crate::guest::hypervisor::Hypervisor`].
 
 use super::affinity::{self, Pins};
 use super::network::Link;
-use super::options::{Options, PoolOptions, Progress};
+use super::options::{Options, PoolOptions, Progress, Refusal};
 use super::running::Running;
 use crate::boot::driver;
 use crate::boot::image::System;
 use crate::boot::initramfs_files::Initramfs;
 use crate::boot::software::Software;
-use crate::description::cluster::Description;
-use crate::description::fault::Fault;
 use crate::state::machine::Health;
 use crate::state::ports::Ports;
 use crate::state::record::{Granted, Machine, Record};
@@ -26,17 +24,14 @@ pub trait Launcher: Sync {
     fn check_host(&self) -> Result<()>;
 
     /// An error unless it supports these options.
-    fn check(&self, options: &Options) -> Result<()>;
+    fn check(&self, _options: &Options) -> std::result::Result<(), Refusal> {
+        Ok(())
+    }
 
     /// The largest pool that its machines can address, by this accelerator or else by the best that there
     /// seems to be. `None`: not known.
     fn largest_pool(&self, _accelerator: Option<&str>) -> Option<u64> {
         None
-    }
-
-    /// What of a description it can't do, if anything.
-    fn check_description(&self, _description: &Description) -> std::result::Result<(), Fault> {
-        Ok(())
     }
 
     /// The URI of the service that starts its machines: the chosen one, if one is, or its default.
@@ -170,9 +165,6 @@ pub trait Launcher: Sync {
 
     /// The last lines that a machine has printed, for an error message.
     fn last_output(&self, record: &Record, machine: &Machine) -> String;
-
-    /// The machine's side.
-    fn guest(&self) -> &'static dyn Guest;
 }
 
 /// What machines are started with, besides what the cluster's record says.
@@ -231,21 +223,3 @@ pub struct Started {
 
 /// Lets a machine that was started outlive this process.
 pub type Keep = Box<dyn FnOnce() -> Result<()>>;
-
-/// A launcher's side in the machine.
-pub trait Guest: Sync {
-    /// The transport of the host's file tree: the option `trans` of 9p.
-    fn file_transport(&self) -> &'static str;
-
-    /// The device files of the channels for commands, once there are `count`.
-    fn channels(&self, count: usize) -> Result<Vec<PathBuf>>;
-
-    /// Permits this user to map the pools that are there from the start.
-    fn set_pool_owner(&self, uid: u32) -> Result<()>;
-
-    /// Records why the driver could not be loaded, for the front end to report.
-    fn driver_failed(&self, _why: &str) {}
-
-    /// The arguments of this program that start the front end.
-    fn front_end(&self, uid: u32) -> Vec<String>;
-}

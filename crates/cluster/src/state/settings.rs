@@ -9,6 +9,9 @@ use vshmem_base::error::{error, Result};
 /// Printed on the console by a machine that was only booted to see whether that works.
 pub const PROBE_MARK: &str = "vshmem: this accelerator boots a machine";
 
+/// The name of the driver, a module of Linux.
+pub const DRIVER: &str = "vshmem";
+
 /// A machine's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {

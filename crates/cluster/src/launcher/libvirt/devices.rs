@@ -4,7 +4,7 @@
 use super::files::Export;
 use super::uri::RunsAs;
 use crate::launcher::qemu::disks::Attached;
-use crate::launcher::qemu::guest::PORT_NAME;
+use crate::guest::hypervisor::qemu::PORT_NAME;
 use crate::launcher::qemu::libvirt::{address, shmem};
 use crate::launcher::qemu::ports::Generation;
 use crate::launcher::qemu::sockets::{agent_socket, AGENT_ALIAS};

@@ -11,13 +11,11 @@ use super::uri::{self, RunsAs};
 use crate::boot::driver;
 use crate::boot::image::{Image, System};
 use crate::boot::software::Software;
-use crate::description::cluster::Description;
-use crate::description::fault::Fault;
 use crate::launcher::affinity::Pins;
 use crate::launcher::front_end;
 use crate::launcher::libvirt::virsh::{Domain, DENIED};
 use crate::launcher::network::Link;
-use crate::launcher::options::{Options, PoolOptions, Progress};
+use crate::launcher::options::{Options, PoolOptions, Progress, Refusal};
 use crate::launcher::pins;
 use crate::launcher::qemu::accel::Accel;
 use crate::launcher::qemu::disks::Attached;
@@ -27,7 +25,7 @@ use crate::launcher::qemu::sockets::agent_socket;
 use crate::launcher::qemu::{doorbell, logs, passed, prealloc, program};
 use crate::launcher::running::Running;
 use crate::launcher::starting::settings;
-use crate::launcher::traits::{Facts, Guest, Launcher, StartOptions, Started};
+use crate::launcher::traits::{Facts, Launcher, StartOptions, Started};
 use crate::state::exported::Exported;
 use crate::state::machine::{health_on_record, Health};
 use crate::state::record::{Granted, Machine, Record};
@@ -68,16 +66,12 @@ impl Launcher for Libvirt {
         program::installed().map(drop)
     }
 
-    fn check(&self, _: &Options) -> Result<()> {
-        Ok(())
+    fn check(&self, options: &Options) -> std::result::Result<(), Refusal> {
+        unfit::check(options)
     }
 
     fn largest_pool(&self, accelerator: Option<&str>) -> Option<u64> {
         Accel::likely(accelerator).largest_pool()
-    }
-
-    fn check_description(&self, description: &Description) -> std::result::Result<(), Fault> {
-        unfit::check(description)
     }
 
     fn service(&self, uri: Option<&str>) -> Result<Option<String>> {
@@ -209,10 +203,6 @@ impl Launcher for Libvirt {
 
     fn last_output(&self, record: &Record, machine: &Machine) -> String {
         Qemu.last_output(record, machine)
-    }
-
-    fn guest(&self) -> &'static dyn Guest {
-        Qemu.guest()
     }
 }
 

@@ -7,15 +7,16 @@ use super::options::{Loaded, MachineSpec, PoolFile};
 use super::program::{self, NAME};
 use super::qmp::Qmp;
 use super::sockets::monitor_socket;
-use super::{doorbell, guest, health, image, logs, netdev, prealloc, probe, sandbox, uplink};
+use super::{doorbell, health, image, logs, netdev, prealloc, probe, sandbox, uplink};
 use crate::boot::image::System;
 use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
 use crate::launcher::network::Link;
-use crate::launcher::options::{Options, PoolOptions, Progress};
+use crate::launcher::options::{PoolOptions, Progress};
+use crate::state::settings::DRIVER;
 use crate::launcher::running::Running;
 use crate::launcher::starting::{self, boot_failed};
-use crate::launcher::traits::{Facts, Guest, Launcher, StartOptions, Started};
+use crate::launcher::traits::{Facts, Launcher, StartOptions, Started};
 use crate::launcher::{affinity, pool};
 use crate::state::machine::Health;
 use crate::state::record::{Granted, Machine, Record};
@@ -74,10 +75,6 @@ impl Launcher for Qemu {
 
     fn check_host(&self) -> Result<()> {
         program::installed().map(drop)
-    }
-
-    fn check(&self, _: &Options) -> Result<()> {
-        Ok(())
     }
 
     fn largest_pool(&self, accelerator: Option<&str>) -> Option<u64> {
@@ -139,7 +136,7 @@ impl Launcher for Qemu {
             Some(_) => [MODULES, DAX_MODULES].concat(),
             None => MODULES.into(),
         };
-        let mut software = Software::find(kernel, &modules, (driver, driver::NAME), report)?;
+        let mut software = Software::find(kernel, &modules, (driver, DRIVER), report)?;
         let (accel, description) = probe::choose(wanted, &software.kernel, report)?;
         if accel == Accel::Tcg {
             if let Some(unpacked) = vmlinux::unpacked(&software.kernel, report) {
@@ -201,10 +198,6 @@ impl Launcher for Qemu {
         let ended = !machine.runs.as_ref().is_some_and(Running::alive);
         let directory = record.machine_directory(machine);
         directory.map(|it| logs::last_output(&it, ended)).unwrap_or_default()
-    }
-
-    fn guest(&self) -> &'static dyn Guest {
-        &guest::QemuGuest
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `launcher`, `guest` | a launcher's interface, on the host and in a machine |
+//! | `launcher` | a launcher's interface |
 //! | `options`, `arguments`, `program` | QEMU's options, and starting it |
 //! | `disks`, `image` | the disks of a machine that boots a system of its own |
 //! | `placed`, `prealloc` | a machine's cores and memory, and waiting until the latter is taken |
@@ -31,7 +31,6 @@ pub mod doorbell;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod grant;
-pub mod guest;
 pub mod health;
 mod hotplug;
 pub mod image;

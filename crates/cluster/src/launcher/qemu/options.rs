@@ -4,7 +4,7 @@ use super::accel::Accel;
 use super::arguments::Arguments;
 use super::disks::Attached;
 use super::doorbell::VECTORS;
-use super::guest::PORT_NAME;
+use crate::guest::hypervisor::qemu::PORT_NAME;
 use super::netdev;
 use super::passed;
 use super::placed::{self, Backing};

@@ -1,16 +1,16 @@
 //! Xen as a launcher.
 
 use super::config::{name_of, Config};
-use super::{guest, owner, xl};
+use super::{owner, xl};
 use crate::boot::image::Image;
 use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
 use crate::launcher::log;
 use crate::launcher::network::Link;
-use crate::launcher::options::{Options, Progress};
+use crate::launcher::options::{Options, Place, Progress, Refusal};
 use crate::launcher::running::Running;
 use crate::launcher::starting::settings;
-use crate::launcher::traits::{Facts, Guest, Launcher, StartOptions, Started};
+use crate::launcher::traits::{Facts, Launcher, StartOptions, Started};
 use crate::state::machine::Health;
 use crate::state::ports::Ports;
 use crate::state::record::{Machine, Record};
@@ -56,7 +56,7 @@ impl Launcher for Xen {
         check_host()
     }
 
-    fn check(&self, options: &Options) -> Result<()> {
+    fn check(&self, options: &Options) -> std::result::Result<(), Refusal> {
         let unfit = [
             (options.pools.len() > 1, "further pools (--pool)"),
             (options.shares.iter().any(|share| share.ends_with(":rw")), "--share DIR:rw"),
@@ -67,7 +67,7 @@ impl Launcher for Xen {
             (options.machines.iter().any(|it| it.image != Image::Host), "images"),
         ];
         match unfit.iter().find(|(given, _)| *given) {
-            Some((_, what)) => Err(error!("{what} can't be given for machines on Xen").code(2)),
+            Some((_, what)) => Err(Refusal::new(Place::Other, format!("{what} can't be given for machines on Xen"))),
             None => Ok(()),
         }
     }
@@ -166,10 +166,6 @@ impl Launcher for Xen {
     fn last_output(&self, record: &Record, machine: &Machine) -> String {
         let log = format!("/var/log/xen/console/guest-{}.log", name_of(record, machine));
         log::tail(Path::new(&log))
-    }
-
-    fn guest(&self) -> &'static dyn Guest {
-        &guest::XenGuest
     }
 }
 

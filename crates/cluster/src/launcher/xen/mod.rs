@@ -6,7 +6,7 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `launcher`, `guest` | a launcher's interface, on the host and in a machine |
+//! | `launcher` | a launcher's interface |
 //! | `config` | the configuration of a domain |
 //! | `namespace` | the file tree that a domain sees |
 //! | `domain`, `xl` | a domain, and creating one by xl |
@@ -14,7 +14,6 @@
 
 mod config;
 pub mod domain;
-mod guest;
 pub mod launcher;
 mod namespace;
 mod owner;

@@ -1,6 +1,6 @@
-//! The side of the launcher that runs in a machine.
+//! A machine of QEMU: its channels are ports of virtio-serial, its pools devices on the PCI bus.
 
-use crate::launcher::traits::Guest;
+use super::Hypervisor;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,10 +16,10 @@ pub const PORT_NAME: &str = "vshmem.";
 /// How long the kernel may take to announce the ports.
 const PORTS_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The machine's side.
-pub struct QemuGuest;
+/// QEMU, alone or as a service starts it.
+pub struct Qemu;
 
-impl Guest for QemuGuest {
+impl Hypervisor for Qemu {
     fn file_transport(&self) -> &'static str {
         "virtio"
     }

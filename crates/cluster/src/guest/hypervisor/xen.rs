@@ -1,6 +1,6 @@
-//! A domain's side of the launcher. Its channels are consoles, the first console aside.
+//! A domain of Xen: its channels are consoles, the first console aside.
 
-use crate::launcher::traits::Guest;
+use super::Hypervisor;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ const CONSOLES_TIMEOUT: Duration = Duration::from_secs(20);
 /// Linux supports at most so many consoles. The first one is not a channel.
 const MAX_CONSOLES: usize = 8;
 
-/// The machine's side.
-pub struct XenGuest;
+/// Xen.
+pub struct Xen;
 
-impl Guest for XenGuest {
+impl Hypervisor for Xen {
     fn file_transport(&self) -> &'static str {
         "xen"
     }
