@@ -103,9 +103,11 @@ lint_house() {
         echo "pool and ipc take their atomics from vshmem_pool::atomic."
         return 1
     }
-    tables='transport/src/(lib|table)|agent/src/lib|cluster/src/(lib|launcher/(mod|running|table))'
+    tables='transport/src/(lib|table)|agent/src/lib|guest/src/hypervisor/(mod|table)'
+    tables="$tables|hypervisor/src/(lib|launcher/table)"
     tables="crates/($tables|cli/src/(main|commands|groups))\.rs:"
-    folders='crates/((transport|agent)/src/(dax|local|ivshmem|xen)|cluster/src/launcher/(qemu|xen|libvirt)|'
+    folders='crates/((transport|agent)/src/(dax|local|ivshmem|xen)|guest/src/hypervisor/(qemu|xen)|'
+    folders="${folders}hypervisor/src/(qemu|xen|libvirt|running|shared)|"
     folders="${folders}cli/src/(agent|attach|xen)\.rs)"
     # What doctor looks at, the hypervisor has named.
     folders="($folders|crates/doctor/)"
@@ -122,8 +124,9 @@ lint_house() {
             return 1
         }
     done
-    ! git grep -nE '(super|launcher)::xen\>' -- crates/cluster/src/launcher/qemu &&
-        ! git grep -nE '(super|launcher)::qemu\>' -- crates/cluster/src/launcher/xen
+    # libvirt starts QEMU; nothing else knows another launcher.
+    ! git grep -nE '(super|crate)::(xen|libvirt)\>' -- crates/hypervisor/src/qemu &&
+        ! git grep -nE '(super|crate)::(qemu|libvirt)\>' -- crates/hypervisor/src/xen
 }
 
 lint_c() {

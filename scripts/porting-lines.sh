@@ -20,7 +20,7 @@ sources() { # sources PATH...: the files of Rust there, but for those that are t
     mapping() { lines $(sources "crates/transport/src/$1"); }
     broker() { lines $(sources "crates/agent/src/$1"); }
     shared=$(lines kmod/vshmem_ioctl.h kmod/pool.h kmod/pool.c kmod/file.c kmod/sleep.c)
-    launcher() { lines $(sources "crates/cluster/src/launcher/$1"); }
+    launcher() { lines $(sources "crates/hypervisor/src/$1"); }
     echo "| **lines of its mapping** | **$(mapping local)** | **$(mapping ivshmem)** |" \
         "**$(mapping xen)** | **$(mapping dax)** |"
     echo "| lines of its driver | | $shared + $(lines kmod/ivshmem.c), optional |" \

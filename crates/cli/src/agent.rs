@@ -11,7 +11,7 @@ pub use vshmem_agent::ivshmem::Status;
 use vshmem_agent::ivshmem::client::{ensure, request, restart_without, status};
 use vshmem_agent::ivshmem::{run_part, Directory, Part, Program, Request, MOST_VECTORS};
 use vshmem_base::{error, Result};
-use vshmem_cluster::agent_directory;
+use vshmem_hypervisor::shared::doorbell;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -146,7 +146,7 @@ fn program(agent: &Agent) -> Result<Program> {
     let path = std::env::current_exe().map_err(|e| error!("this program's own file is not known: {e}"))?;
     let directory = match &agent.directory {
         Some(directory) => directory.clone(),
-        None => agent_directory()?,
+        None => doorbell::directory()?,
     };
     let directory = std::path::absolute(&directory)
         .map_err(|e| error!("{} is no directory: {e}", directory.display()))?;

@@ -5,10 +5,11 @@ use crate::output::{each, print};
 use clap::Args;
 use std::path::PathBuf;
 use vshmem_base::{error, Error, Result};
-use vshmem_cluster::{
-    attach as attach_machine, describe_persistent, detach as detach_machine, AttachOptions, Domain, Monitor,
-    Ports,
-};
+use vshmem_hypervisor::running::attach::{self, AttachOptions};
+use vshmem_hypervisor::running::attached::Monitor;
+use vshmem_hypervisor::running::persistent;
+use vshmem_hypervisor::running::virsh::Domain;
+use vshmem_hypervisor::state::ports::Ports;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -74,11 +75,11 @@ pub fn attach(attach: &Attach) -> Result<u8> {
     };
     if attach.print {
         let ports = Ports { spare: attach.spare_pools, largest: attach.largest_pool };
-        print(&describe_persistent(&attach.name, &monitor, ports)?)?;
+        print(&persistent::describe(&attach.name, &monitor, ports)?)?;
         return Ok(0);
     }
     let chosen = attach.doorbell || attach.no_doorbell;
-    let done = attach_machine(&AttachOptions {
+    let done = attach::attach(&AttachOptions {
         name: attach.name.clone(),
         monitor,
         doorbell: chosen.then_some(!attach.no_doorbell),
@@ -101,5 +102,5 @@ fn absolute(path: &PathBuf) -> Result<PathBuf> {
 
 /// Detaches machines.
 pub fn detach(detach: &Detach) -> Result<u8> {
-    each(&detach.name, detach_machine)
+    each(&detach.name, attach::detach)
 }

@@ -7,10 +7,11 @@ use crate::size;
 use clap::Args;
 use std::time::{Duration, Instant};
 use vshmem_base::{error, interrupt, Result};
-use vshmem_cluster::{
-    apply, changeable, changes, described, grown, repair as repair_once, shrunk, watch_cluster, Change,
-    Permitted, PoolOptions, Progress, UpOptions,
-};
+use vshmem_cluster::change::apply::{apply, changeable, changes, Permitted};
+use vshmem_cluster::change::plan::{described, Change};
+use vshmem_cluster::change::size::{grown, shrunk};
+use vshmem_cluster::host::repair;
+use vshmem_hypervisor::launcher::options::{Options, PoolOptions, Progress};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -109,7 +110,7 @@ pub fn teller(command: &'static str, quiet: bool) -> impl FnMut(Progress) {
 }
 
 /// Makes a cluster that runs what these options say; false, if there is no such cluster.
-pub fn update(options: &UpOptions, permitted: Permitted, timeout: Duration, quiet: bool) -> Result<bool> {
+pub fn update(options: &Options, permitted: Permitted, timeout: Duration, quiet: bool) -> Result<bool> {
     let cluster = &options.cluster;
     let Some((record, old)) = changeable(cluster)? else {
         return Ok(false);
@@ -124,7 +125,7 @@ pub fn update(options: &UpOptions, permitted: Permitted, timeout: Duration, quie
 }
 
 /// Prints what `vshmem up` would do.
-pub fn show(options: &UpOptions) -> Result<u8> {
+pub fn show(options: &Options) -> Result<u8> {
     let text = match changeable(&options.cluster)? {
         Some((record, old)) => listed(&changes(&record, &old, options)?),
         None => started(options),
@@ -140,7 +141,7 @@ fn listed(changes: &[Change]) -> String {
 }
 
 /// What a cluster that does not run would be.
-fn started(options: &UpOptions) -> String {
+fn started(options: &Options) -> String {
     let pool = |pool: &PoolOptions| match &pool.host {
         Some(host) => format!("use      the pool {host} as {}\n", pool.name),
         None => format!("make     the pool {}: {}\n", pool.name, size::show(pool.size)),
@@ -153,13 +154,13 @@ fn started(options: &UpOptions) -> String {
 
 /// Adds machines.
 pub fn grow(grow: &Grow) -> Result<u8> {
-    let options = |old: &UpOptions| grown(old, grow.more.into());
+    let options = |old: &Options| grown(old, grow.more.into());
     resize("grow", &grow.cluster.cluster, (&grow.how, grow.overcommit), &options)
 }
 
 /// Removes machines.
 pub fn shrink(shrink: &Shrink) -> Result<u8> {
-    let options = |old: &UpOptions| shrunk(old, &shrink.names, shrink.count.unwrap_or(1));
+    let options = |old: &Options| shrunk(old, &shrink.names, shrink.count.unwrap_or(1));
     resize("shrink", &shrink.cluster.cluster, (&shrink.how, false), &options)
 }
 
@@ -167,7 +168,7 @@ fn resize(
     command: &'static str,
     cluster: &str,
     (how, overcommit): (&How, bool),
-    options: &dyn Fn(&UpOptions) -> Result<UpOptions>,
+    options: &dyn Fn(&Options) -> Result<Options>,
 ) -> Result<u8> {
     interrupt::watch();
     let Some((record, old)) = changeable(cluster)? else {
@@ -186,9 +187,9 @@ pub fn repair(repair: &Repair) -> Result<u8> {
     let cluster = &repair.cluster.cluster;
     let mut tell = teller("repair", repair.how.quiet);
     // A cluster that there is not can't be watched either.
-    repair_once(cluster, repair.how.timeout(), &mut tell)?;
+    repair::repair(cluster, repair.how.timeout(), &mut tell)?;
     if repair.watch {
-        watch_cluster(cluster, repair.how.timeout(), &mut tell)?;
+        repair::watch(cluster, repair.how.timeout(), &mut tell)?;
     }
     Ok(0)
 }

@@ -6,7 +6,7 @@ use crate::output::print;
 use schemars::JsonSchema;
 use serde::Serialize;
 use vshmem_base::{error::OUR_FAILURE, Result};
-use vshmem_cluster::declare_dead_machines;
+use vshmem_cluster::host::users::declare_dead_machines;
 use vshmem_inspect::check::{check as look, CheckReport};
 use vshmem_inspect::pools::{find, name_of};
 

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::PathBuf;
 use vshmem_base::{error, Result};
-use vshmem_cluster::held_devices;
+use vshmem_cluster::host::devices;
 use vshmem_devices::address::Address;
 use vshmem_devices::direct::{self, Direct, Peer};
 use vshmem_devices::function::Function;
@@ -117,7 +117,7 @@ struct Holder {
 pub fn devices(devices: &Devices) -> Result<u8> {
     let (tree, held, user) = match &devices.root {
         Some(root) => (Directory::below(root), vec![], None),
-        None => (Directory::live(), held_devices()?, Some(User::current())),
+        None => (Directory::live(), devices::held()?, Some(User::current())),
     };
     let survey = Survey::of(&tree);
     for address in &devices.addresses {

@@ -9,7 +9,10 @@ use serde::Serialize;
 use serde_json::{json, Value};
 use std::path::Path;
 use vshmem_base::{error, Explain, Result};
-use vshmem_cluster::{all_of, uplink_of, Addresses, Machine, MachineState, Record};
+use vshmem_guest::settings::uplink::Addresses;
+use vshmem_hypervisor::launcher::starting::uplink_of;
+use vshmem_hypervisor::state::machine::{all_of, MachineState};
+use vshmem_hypervisor::state::record::{Machine, Record};
 
 #[derive(Args)]
 #[command(after_help = "\

@@ -3,7 +3,8 @@
 use crate::output::print;
 use clap::Subcommand;
 use vshmem_base::{Explain, Result};
-use vshmem_cluster::{connect_here, host_keys_here, lease_address, write_hosts};
+use vshmem_guest::names::write_hosts;
+use vshmem_guest::{dhcp, ssh};
 
 #[derive(Subcommand)]
 pub enum Machine {
@@ -32,9 +33,9 @@ pub enum Machine {
 /// Does it.
 pub fn machine(what: &Machine) -> Result<u8> {
     match what {
-        Machine::Connect { port } => connect_here(*port)?,
-        Machine::HostKeys { name } => print(&host_keys_here(name)?)?,
-        Machine::Dhcp { interface } => lease_address(interface)?,
+        Machine::Connect { port } => ssh::connect(*port)?,
+        Machine::HostKeys { name } => print(&ssh::host_keys(name)?)?,
+        Machine::Dhcp { interface } => dhcp::lease(interface)?,
         Machine::Hosts { text } => write_hosts(text).explain(|| "could not write /etc/hosts".into())?,
     }
     Ok(0)

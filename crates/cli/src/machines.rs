@@ -11,12 +11,20 @@ use std::fmt::Display;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use vshmem_base::{interrupt, Result};
-use vshmem_cluster::{
-    attached_machines, down as end, health, launchers, list, restart as start_anew, up as start, uplink_of,
-    Addresses, AttachedStatus, Card, Health, How, Listed, Machine, MachineState, MadePool, Monitor,
-    Permitted, Progress, Record, Running,
-};
+use vshmem_cluster::change::apply::Permitted;
+use vshmem_cluster::host::cluster::{self, health, list, Listed};
+use vshmem_cluster::host::restart;
+use vshmem_cluster::host::up::{self, How};
 use vshmem_devices::choose::Assigned;
+use vshmem_guest::settings::uplink::{Addresses, Card};
+use vshmem_hypervisor::launcher;
+use vshmem_hypervisor::launcher::options::Progress;
+use vshmem_hypervisor::launcher::starting::uplink_of;
+use vshmem_hypervisor::running::attached::Monitor;
+use vshmem_hypervisor::running::health::{attached_machines, AttachedStatus};
+use vshmem_hypervisor::running::Running;
+use vshmem_hypervisor::state::machine::{Health, MachineState};
+use vshmem_hypervisor::state::record::{Machine, MadePool, Record};
 use vshmem_inspect::participants::Member;
 use vshmem_inspect::pools::find;
 use vshmem_inspect::sample::Watched;
@@ -28,7 +36,7 @@ use vshmem_placement::rules::Rules;
 
 /// Each machine's member in the cluster's pool.
 fn members(listed: &Listed) -> Vec<Option<Member>> {
-    let pool = find(Some(&launchers::of(&listed.record).pool_reference(&listed.record)))
+    let pool = find(Some(&launcher::table::of(&listed.record).pool_reference(&listed.record)))
         .ok()
         .and_then(|found| Watched::open(found.first()?).ok());
     let members = pool.map(|pool| pool.members()).unwrap_or_default();
@@ -59,7 +67,7 @@ pub fn up(up: &args::Up) -> Result<u8> {
         return Ok(0);
     }
     let mut tell = changes::teller("up", quiet);
-    let record = start(launcher, &options, how, &mut tell)?;
+    let record = up::up(launcher, &options, how, &mut tell)?;
     if !quiet {
         let names: Vec<_> = record.machines.iter().map(|m| m.name.as_str()).collect();
         print(&format!(
@@ -92,7 +100,7 @@ pub fn restart(restart: &args::Restart) -> Result<u8> {
     };
     let timeout = Duration::from_secs(restart.timeout);
     let cluster = &restart.cluster.cluster;
-    start_anew(cluster, &restart.machines, timeout, &mut tell)?;
+    restart::restart(cluster, &restart.machines, timeout, &mut tell)?;
     Ok(0)
 }
 
@@ -218,7 +226,7 @@ fn advice(listed: &Listed) -> Option<String> {
     }
     Some(format!(
         "machines of the cluster {cluster} have died: {}. Restart them, with the pool as it is: vshmem restart -c {cluster}. \
-         Or end the cluster: vshmem down -c {cluster}",
+         Or cluster::down the cluster: vshmem down -c {cluster}",
         died.join(", ")
     ))
 }
@@ -438,7 +446,7 @@ impl<'a> Cluster<'a> {
             pool: &record.pool,
             pool_size: record.pool_size,
             doorbell: record.doorbell,
-            wakes: launchers::of(record).wakes(record),
+            wakes: launcher::table::of(record).wakes(record),
             driver: record.driver.as_deref(),
             up: age(record.since),
             pools: &record.pools,
@@ -464,7 +472,7 @@ impl<'a> AttachedMachine<'a> {
 /// Ends machines.
 pub fn down(down: &args::Down) -> Result<u8> {
     let one = (!down.all).then_some(down.cluster.cluster.as_str());
-    end(one)?;
+    cluster::down(one)?;
     Ok(0)
 }
 

@@ -44,23 +44,25 @@ mod xen;
 use commands::Command;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use vshmem_base::size;
-use vshmem_base::Result;
+use vshmem_base::{size, Result};
+use vshmem_guest::image;
+use vshmem_hypervisor::shared::{confined, sandbox};
 use vshmem_mpi::implementation::library_version;
+use vshmem_session::commands::local;
 
 fn main() -> ExitCode {
     let name = std::env::args_os().next().unwrap_or_default();
     if std::process::id() == 1 && name == "/init" {
-        vshmem_cluster::guest_main();
+        vshmem_guest::main();
     }
-    if std::path::Path::new(&name).file_name() == Some(vshmem_cluster::MACHINE.as_ref()) {
-        vshmem_cluster::machine_main();
+    if std::path::Path::new(&name).file_name() == Some(image::NAME.as_ref()) {
+        image::main();
     }
-    if name == vshmem_cluster::SANDBOX {
-        vshmem_cluster::sandbox_main();
+    if name == sandbox::NAME {
+        confined::main();
     }
-    if name == vshmem_cluster::COMMANDS {
-        vshmem_cluster::commands_main();
+    if name == local::NAME {
+        local::main();
     }
     if let Some(code) = complete::answer() {
         return code;

@@ -7,7 +7,7 @@ use crate::{args, size};
 use schemars::JsonSchema;
 use serde::Serialize;
 use vshmem_base::{Error, Result};
-use vshmem_cluster::check_unused;
+use vshmem_cluster::host::users::check_unused;
 use vshmem_inspect::pools::{
     create, create_on, device_at, list, remove, reserve, Form, Listed, DEFAULT_POOL,
 };

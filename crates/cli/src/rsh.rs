@@ -4,7 +4,8 @@
 use clap::Args;
 use std::ffi::OsString;
 use vshmem_base::Result;
-use vshmem_cluster::{call_relay, relay, serve_commands};
+use vshmem_session::commands::local;
+use vshmem_session::remote_shell::{self, relay};
 
 #[derive(Args)]
 pub struct Rsh {
@@ -45,8 +46,8 @@ pub struct SshOptions {
 pub fn rsh(rsh: &Rsh) -> Result<u8> {
     match &rsh.host {
         _ if rsh.relay => relay(),
-        _ if rsh.agent => serve_commands().map(|()| 0),
-        Some(host) => call_relay(host, &rsh.words),
+        _ if rsh.agent => local::serve_stdio().map(|()| 0),
+        Some(host) => remote_shell::call(host, &rsh.words),
         None => unreachable!("clap requires a host"),
     }
 }

@@ -4,7 +4,12 @@ use crate::{args, explain};
 use std::ffi::OsString;
 use std::path::Path;
 use vshmem_base::{error, library, user::Identity, Error, Result};
-use vshmem_cluster::{find, location, run as run_jobs, Job, Location, Machine, Record, RunOptions};
+use vshmem_hypervisor::launcher::table::location;
+use vshmem_hypervisor::state::machine::find;
+use vshmem_hypervisor::state::record::{Machine, Record};
+use vshmem_session::commands::job::Job;
+use vshmem_session::commands::location::Location;
+use vshmem_session::commands::run::{self, RunOptions};
 
 /// The shell that every machine has.
 const SHELL: &str = "/bin/sh";
@@ -38,7 +43,7 @@ fn job_in(cluster: &args::ClusterArg, machine: String, how: &args::How) -> Resul
 }
 
 fn run_alone(job: Job) -> Result<u8> {
-    run_jobs(&[job], RunOptions { prefix: false, keep_going: false, insist: false, silent: false })
+    run::run(&[job], RunOptions { prefix: false, keep_going: false, insist: false, silent: false })
 }
 
 /// Runs programs on Vshmem.
@@ -57,7 +62,7 @@ pub fn run(first: args::Run, further: Vec<args::Run>) -> Result<u8> {
         job.request.env.push(("VSHMEM_SIZE".into(), size.to_string().into()));
         job.request.stdin = rank == 0;
     }
-    run_jobs(&jobs, RunOptions { prefix, keep_going, insist: true, silent: false })
+    run::run(&jobs, RunOptions { prefix, keep_going, insist: true, silent: false })
 }
 
 fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> {

@@ -11,7 +11,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use vshmem_base::{error, Error, Explain, Result};
-use vshmem_cluster::{find, location, run, Job, Machine, Record, RunOptions};
+use vshmem_hypervisor::launcher::table::location;
+use vshmem_hypervisor::state::machine::find;
+use vshmem_hypervisor::state::record::{Machine, Record};
+use vshmem_session::commands::job::Job;
+use vshmem_session::commands::run::{run, RunOptions};
 
 /// The port of an ssh server, if none is said.
 const PORT: u16 = 22;

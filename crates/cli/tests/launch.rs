@@ -7,7 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use vshmem_base::{error, user::Identity, Result};
-use vshmem_cluster::{launch, Host, Job, Launch, Location, Reached};
+use vshmem_session::commands::job::Job;
+use vshmem_session::commands::launch::{launch, Host, Launch};
+use vshmem_session::commands::location::{Location, Reached};
 
 const VSHMEM: &str = env!("CARGO_BIN_EXE_vshmem");
 

@@ -1,19 +1,6 @@
 //! Parsers of files, answers and messages, each as a function of bytes. It panics if a parser is at fault.
 
-use crate::boot::{initramfs, kernel, vmlinux};
-use crate::commands::channel::Channel;
-use crate::commands::group::Group;
-use crate::commands::launch::{requests::Request, requests::Requests, words};
-use crate::commands::output::{self, Output};
 use crate::description::file::File;
-use crate::guest::session::testing::Machine;
-use crate::launcher::{front_end, table};
-use crate::modules;
-use crate::state::record::Record;
-use crate::state::settings::Settings;
-use crate::wire::frame::{encode, Interruption, Parser, MAX_PAYLOAD};
-use crate::wire::greeting::{find_greeting, HELLO, WELCOME};
-use crate::wire::message::{AgentMessage, HostMessage};
 use std::cell::RefCell;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -22,8 +9,22 @@ use std::rc::Rc;
 use vshmem_agent::guest::protocol::{GrantResponse, GuestStatus};
 use vshmem_agent::guest::Lines;
 use vshmem_base::{elf, user};
+use vshmem_guest::settings::Settings;
+use vshmem_hypervisor::boot::{initramfs, kernel, modules, vmlinux};
+use vshmem_hypervisor::launcher::table;
+use vshmem_hypervisor::shared::front_end;
+use vshmem_hypervisor::state::record::Record;
 use vshmem_inspect::processes;
 use vshmem_placement::{binding, cpuset::CpuSet};
+use vshmem_session::agent::session::testing::Machine;
+use vshmem_session::commands::channel::Channel;
+use vshmem_session::commands::group::Group;
+use vshmem_session::commands::launch::requests::{Request, Requests};
+use vshmem_session::commands::launch::words;
+use vshmem_session::commands::output::{self, Output};
+use vshmem_session::wire::frame::{encode, Interruption, Parser, MAX_PAYLOAD};
+use vshmem_session::wire::greeting::{find_greeting, HELLO, WELCOME};
+use vshmem_session::wire::message::{AgentMessage, HostMessage};
 
 /// A parser under test.
 pub type Reader = fn(&[u8]);
@@ -47,7 +48,7 @@ pub const READERS: &[(&str, Reader)] = &[
 ];
 
 /// The launchers' parsers.
-pub use crate::launcher::table::READERS as LAUNCHER_READERS;
+pub use vshmem_hypervisor::launcher::table::READERS as LAUNCHER_READERS;
 
 /// Separates the pieces in which a stream arrives.
 const SEAM: u8 = 0xff;

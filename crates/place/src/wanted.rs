@@ -6,7 +6,7 @@ use std::path::Path;
 use vshmem_base::{error, Explain, Result};
 use vshmem_cluster::description::cluster::{Description, Placement};
 use vshmem_cluster::description::file::File;
-use vshmem_cluster::{near_devices, pages_left_by_others, taken_by_others};
+use vshmem_cluster::host::{devices, pages, placing};
 use vshmem_placement::cpuset::CpuSet;
 use vshmem_placement::pages::Pages;
 use vshmem_placement::request::{Machine, Request, Taken, VERSION};
@@ -76,11 +76,11 @@ fn described(
     let rules = cluster.placement.unwrap_or_default();
     let mut taken = Taken::default();
     if !elsewhere {
-        taken = taken_by_others(&cluster.cluster)?;
-        taken.pages_left = pages_left_by_others(&cluster.cluster)?;
+        taken = placing::taken(&cluster.cluster)?;
+        taken.pages_left = pages::left_by_others(&cluster.cluster)?;
     }
     // Devices are those of this host.
-    let near = |wants: &[_]| if elsewhere { CpuSet::default() } else { near_devices(wants) };
+    let near = |wants: &[_]| if elsewhere { CpuSet::default() } else { devices::near(wants) };
     let machines = cluster.machines.into_iter().map(|it| {
         let (near, page) = (near(&it.devices), page(it.pages, it.memory, cluster.pages.insist, &taken));
         Machine { near, page, ..machine(it.name, it.cpus, it.memory, rules) }

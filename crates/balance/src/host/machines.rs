@@ -5,7 +5,9 @@ use super::times::Thread;
 use std::collections::HashMap;
 use std::time::Instant;
 use vshmem_base::{process::Process, Result};
-use vshmem_cluster::{MachineState, Running};
+use vshmem_cluster::host::cluster;
+use vshmem_hypervisor::running::Running;
+use vshmem_hypervisor::state::machine::MachineState;
 use vshmem_placement::rules::Insist;
 
 /// Seconds for which what was seen of a machine's memory is taken for true.
@@ -42,18 +44,18 @@ impl Machines {
         let mut before: HashMap<(i32, u64), Machine> =
             self.all.drain(..).map(|it| ((it.process.pid, it.process.started), it)).collect();
         self.unknown.clear();
-        for cluster in vshmem_cluster::list()? {
-            for (index, machine) in cluster.record.machines.iter().enumerate() {
+        for listed in cluster::list()? {
+            for (index, machine) in listed.record.machines.iter().enumerate() {
                 let Some(process) = machine.runs.as_ref().and_then(Running::process) else { continue };
-                if cluster.states[index] != MachineState::Running {
+                if listed.states[index] != MachineState::Running {
                     continue;
                 }
-                let name = format!("{}/{}", cluster.record.name, machine.name);
+                let name = format!("{}/{}", listed.record.name, machine.name);
                 if let Some(known) = before.remove(&(process.pid, process.started)) {
                     self.all.push(known);
                     continue;
                 }
-                match vshmem_cluster::core_threads(&cluster.record, index) {
+                match cluster::core_threads(&listed.record, index) {
                     Ok(threads) => {
                         let placement = machine.placement.as_ref();
                         let stays = placement.is_some_and(|placed| placed.rules.cores == Insist::Strict);

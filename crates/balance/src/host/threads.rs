@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use std::io;
 use std::path::Path;
-use vshmem_cluster::affinity;
+use vshmem_hypervisor::shared::affinity;
 
 /// The processors that a thread may run on; `None` if there is no such thread.
 pub fn allowed(thread: i32) -> io::Result<Option<Vec<u32>>> {

@@ -8,7 +8,7 @@ use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use vshmem_cluster::names;
+use vshmem_cluster::host::names;
 use vshmem_inspect::pools::{find, name_of};
 
 /// The tag of candidates that are files.

@@ -19,11 +19,16 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use vshmem_base::{error, user::Identity, Error, Result};
-use vshmem_cluster::{find, location, run as run_jobs, Job, Location, Machine, RunOptions};
 use vshmem_doctor::{
     by_id, examine, examine_one, explain, fix, page, undo, Change, Done, Finding, Instruments, Live, Outcome,
     Recorded, Saved, System, CHECKS,
 };
+use vshmem_hypervisor::launcher::table::location;
+use vshmem_hypervisor::state::machine::find;
+use vshmem_hypervisor::state::record::Machine;
+use vshmem_session::commands::job::Job;
+use vshmem_session::commands::location::Location;
+use vshmem_session::commands::run::{self, RunOptions};
 
 /// Exit code if something costs speed, or a change could not be made or undone.
 const COSTS: u8 = 1;
@@ -317,7 +322,7 @@ fn in_machines(doctor: &Doctor) -> Result<u8> {
     let several = machines.len() > 1;
     let job = |machine: Machine| {
         let name = machine.name.clone();
-        let location = Location::Machine(location(record, &machine));
+        let location = Location::Machine(location(&record, &machine));
         let mut job = Job::new(location, name, &[], None, Identity::parse("root")?);
         job.request.argv = std::iter::once(program.clone().into()).chain(words.iter().cloned()).collect();
         if asks {
@@ -332,14 +337,14 @@ fn in_machines(doctor: &Doctor) -> Result<u8> {
         RunOptions { prefix: together && !doctor.json, keep_going: false, insist: false, silent: false };
     let jobs = machines.into_iter().map(job).collect::<Result<Vec<Job>>>()?;
     if together {
-        return run_jobs(&jobs, options);
+        return run::run(&jobs, options);
     }
     let mut code = 0;
     for job in jobs {
         if several && !doctor.json {
             print(&format!("{}:\n", job.label))?;
         }
-        code = code.max(run_jobs(&[job], options)?);
+        code = code.max(run::run(&[job], options)?);
     }
     Ok(code)
 }

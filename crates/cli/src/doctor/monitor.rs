@@ -3,8 +3,9 @@
 use serde_json::Value;
 use std::time::Duration;
 use vshmem_base::error;
-use vshmem_cluster::{list, Qmp};
+use vshmem_cluster::host::cluster::list;
 use vshmem_doctor::Socket;
+use vshmem_hypervisor::running::qmp::Qmp;
 
 /// How long a question and its answer take at most. A monitor has one client at a time, who may stay: it is
 /// not waited for.

@@ -5,10 +5,13 @@ use crate::args;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use vshmem_base::{error, Error, Result};
-use vshmem_cluster::{find, location, Granted, Location, Machine, Reached, Record};
+use vshmem_hypervisor::launcher::table::location;
+use vshmem_hypervisor::state::machine::find;
+use vshmem_hypervisor::state::record::{Granted, Machine, Record};
 use vshmem_mpi::files::{printed, Behind, Files};
 use vshmem_mpi::hosts::{deal_out, parse_file, parse_list, Named, MOST_RANKS};
 use vshmem_mpi::processors::{share_out, Processors, PROBE};
+use vshmem_session::commands::location::{Location, Reached};
 
 /// Bytes of the longest list of processors that is taken.
 const MOST_PRINTED: u64 = 1 << 20;

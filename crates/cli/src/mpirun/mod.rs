@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use verify::Watch;
 use vshmem_base::Result;
-use vshmem_cluster::{launch, Host, Launch};
+use vshmem_session::commands::launch::{launch, Host, Launch};
 
 /// Runs a job. The exit code is the launcher's.
 pub fn mpirun(mpirun: Mpirun) -> Result<u8> {

@@ -9,12 +9,13 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use vshmem_base::{error, library, user::Identity, Result};
-use vshmem_cluster::{Job, Location};
 use vshmem_mpi::environment::misleads_launchers;
 use vshmem_mpi::files::{Behind, Files};
 use vshmem_mpi::implementation::{no_program, Choice};
 use vshmem_mpi::settings::{self, Setting};
 use vshmem_mpi::{Line, Mpi, Situation};
+use vshmem_session::commands::job::Job;
+use vshmem_session::commands::location::Location;
 
 /// The names of the library that answers UCX, beside libvshmem.so.
 const UCX_LIBRARIES: [&str; 2] = ["libvshmem-ucx.so.1", "libvshmem_ucx.so"];

@@ -6,14 +6,14 @@ use super::steps;
 use crate::host::interrupted::finish_start;
 use crate::host::placing::{self, Move};
 use crate::host::restart::restart;
-use crate::launcher::options::{Options, PoolOptions, Progress};
-use crate::launcher::table;
-use crate::state::machine::{no_cluster, state, MachineState};
-use crate::state::record::{Machine, Record};
 use std::time::Duration;
 use vshmem_base::directories::boot_id;
 use vshmem_base::error::{error, Error, Result};
 use vshmem_base::interrupt;
+use vshmem_hypervisor::launcher::options::{Options, PoolOptions, Progress};
+use vshmem_hypervisor::launcher::table;
+use vshmem_hypervisor::state::machine::{no_cluster, state, MachineState};
+use vshmem_hypervisor::state::record::{Machine, Record};
 
 /// What may be done to machines that run.
 #[derive(Debug, Clone, Copy)]

@@ -1,11 +1,11 @@
 //! What differs between a cluster's options and new ones, and what it takes to change it. This only compares.
 
-use crate::boot::image::Image;
 use crate::host::placing::Move;
-use crate::launcher::options::{MachineOptions, Options, PoolOptions};
-use crate::state::uplink::Uplink;
 use std::fmt::{self, Debug};
 use vshmem_devices::want::Want;
+use vshmem_guest::settings::uplink::Uplink;
+use vshmem_hypervisor::boot::image::Image;
+use vshmem_hypervisor::launcher::options::{MachineOptions, Options, PoolOptions};
 use vshmem_placement::pages::{PageRules, Pages};
 use vshmem_placement::plan::Placed;
 use vshmem_placement::rules::Rules;

@@ -1,8 +1,8 @@
 //! The options of a cluster with more machines, or fewer.
 
 use crate::description::machines::MAX;
-use crate::launcher::options::{MachineOptions, Options};
 use vshmem_base::error::{error, Error, Result};
+use vshmem_hypervisor::launcher::options::{MachineOptions, Options};
 
 /// These options with `count` more machines, which are like the last one. Their names go on from its.
 pub fn grown(options: &Options, count: usize) -> Result<Options> {

@@ -1,26 +1,26 @@
 //! A change of a cluster each. The record's options say after each what has been done.
 
 use super::plan::{Change, Step};
-use crate::commands::job::Job;
-use crate::commands::run::{run, Options as RunOptions};
 use crate::description::pools::OWN;
 use crate::host::{claims, cluster, devices, made, placing, users};
-use crate::launcher::options::{MachineOptions, Options, PoolOptions, Progress};
-use crate::launcher::pool;
-use crate::launcher::starting::network_of;
-use crate::launcher::table::{self, grant, revoke};
-use crate::state::disks::Disks;
-use crate::state::machine::{index_of, no_cluster, state, MachineState};
-use crate::state::record::{Granted, Machine, MadePool, Record};
-use crate::state::settings::{address, hosts_file};
 use std::fs;
 use std::time::Duration;
 use vshmem_base::directories::{cluster_directory, private_directory};
 use vshmem_base::error::{Error, Result};
 use vshmem_base::lock::{try_lock_cluster, wait_for_lock};
+use vshmem_guest::settings::{address, hosts_file};
+use vshmem_hypervisor::launcher::options::{MachineOptions, Options, PoolOptions, Progress};
+use vshmem_hypervisor::launcher::starting::network_of;
+use vshmem_hypervisor::launcher::table::{self, grant, revoke};
+use vshmem_hypervisor::shared::pool;
+use vshmem_hypervisor::state::disks::Disks;
+use vshmem_hypervisor::state::machine::{index_of, no_cluster, state, MachineState};
+use vshmem_hypervisor::state::record::{Granted, Machine, MadePool, Record};
 use vshmem_inspect::host_pool::{HostPool, UNRESERVED};
 use vshmem_inspect::pools::reserve;
 use vshmem_placement::plan::Placed;
+use vshmem_session::commands::job::Job;
+use vshmem_session::commands::run::{run, RunOptions};
 
 /// How long a machine may take to take a pool, or to let go of it.
 const POOL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -322,7 +322,10 @@ pub fn tell_hosts(cluster: &str, but: &[String], report: &mut dyn FnMut(Progress
         record.machines.iter().filter(|machine| !but.contains(&machine.name) && machine.address.is_some());
     let job = |machine: &Machine| {
         let (network, hosts) = network_of(&record, machine.index);
-        Job::own(table::location(&record, machine), &["hosts", &hosts_file(&machine.name, Some(network), &hosts)])
+        Job::own(
+            table::location(&record, machine),
+            &["hosts", &hosts_file(&machine.name, Some(network), &hosts)],
+        )
     };
     let jobs: Vec<Job> = told.filter(runs).map(job).collect::<Result<_>>()?;
     if jobs.is_empty() {

@@ -2,8 +2,8 @@
 
 use super::cluster::Description;
 use super::fault::Fault;
-use crate::launcher::traits::Launcher;
 use vshmem_devices::want::Which;
+use vshmem_hypervisor::launcher::traits::Launcher;
 
 /// The most functions that a machine can have.
 const MOST: u32 = 16;

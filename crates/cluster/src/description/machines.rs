@@ -2,9 +2,9 @@
 
 use super::cluster::{Description, Group, Size};
 use super::fault::Fault;
-use crate::boot::image::{DirectKernel, Image, System};
-use crate::launcher::options::MachineOptions;
 use vshmem_base::size;
+use vshmem_hypervisor::boot::image::{DirectKernel, Image, System};
+use vshmem_hypervisor::launcher::options::MachineOptions;
 use vshmem_placement::pages::Pages;
 
 /// The most machines in a cluster.

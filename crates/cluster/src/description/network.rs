@@ -1,6 +1,5 @@
 //! What can be said of networks: the one between the machines, and one outside that they are on.
 
-use crate::state::uplink::Static;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
@@ -8,6 +7,7 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::Ipv4Addr;
+use vshmem_guest::settings::uplink::Static;
 
 /// What stands for addresses that a DHCP server gives.
 const DHCP: &str = "dhcp";

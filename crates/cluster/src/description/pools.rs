@@ -2,11 +2,10 @@
 
 use super::cluster::{Description, Pool, Size};
 use super::fault::Fault;
-use crate::launcher::options::{MachineOptions, PoolOptions};
-use crate::launcher::traits::Launcher;
 use vshmem_base::error::{error, Error};
-use vshmem_base::memory;
-use vshmem_base::size;
+use vshmem_base::{memory, size};
+use vshmem_hypervisor::launcher::options::{MachineOptions, PoolOptions};
+use vshmem_hypervisor::launcher::traits::Launcher;
 use vshmem_inspect::host_pool::check_name;
 use vshmem_placement::pages::Pages;
 use vshmem_pool::layout::PAGE;

@@ -3,12 +3,12 @@
 use super::cluster::{Description, Size};
 use super::fault::Fault;
 use super::{devices, machines, pools, via};
-use crate::boot::driver::Choice;
-use crate::launcher::options::{MachineOptions, Options, Place, Refusal};
-use crate::launcher::traits::Launcher;
-use crate::state::ports::{Ports, MAX};
 use vshmem_base::directories::check_name;
 use vshmem_base::size;
+use vshmem_hypervisor::boot::driver::Choice;
+use vshmem_hypervisor::launcher::options::{MachineOptions, Options, Place, Refusal};
+use vshmem_hypervisor::launcher::traits::Launcher;
+use vshmem_hypervisor::state::ports::{Ports, MAX};
 use vshmem_placement::pages::PageRules;
 use vshmem_placement::rules::Rules;
 
@@ -153,7 +153,7 @@ impl Description {
 mod tests {
     use super::*;
     use crate::description::testing::resolved;
-    use crate::launcher::table::launchers;
+    use vshmem_hypervisor::launcher::table::launchers;
     use vshmem_placement::pages::{Pages, PoolNodes};
 
     #[test]

@@ -1,9 +1,9 @@
 //! What descriptions mean, for tests: each is the text of a file `c`.
 
 use super::file::File;
-use crate::launcher::options::Options;
-use crate::launcher::traits::Launcher;
 use std::path::Path;
+use vshmem_hypervisor::launcher::options::Options;
+use vshmem_hypervisor::launcher::traits::Launcher;
 
 /// What starts the machines that a text describes, and the options that are meant.
 pub fn launched(text: &str) -> Result<(&'static dyn Launcher, Options), String> {

@@ -3,8 +3,8 @@
 use super::cluster::Description;
 use super::fault::Fault;
 use super::network::{Address, Network};
-use crate::launcher::traits::Launcher;
-use crate::state::uplink::{Addresses, Means, Static, Uplink};
+use vshmem_guest::settings::uplink::{Addresses, Means, Static, Uplink};
+use vshmem_hypervisor::launcher::traits::Launcher;
 
 /// The longest name of an interface, in bytes.
 const MAX_NAME: usize = 15;
@@ -122,7 +122,7 @@ fn check_name(name: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use crate::description::testing::resolved;
-    use crate::launcher::table::launchers;
+    use vshmem_hypervisor::launcher::table::launchers;
 
     fn uplink(text: &str) -> String {
         let options = resolved(text).unwrap();

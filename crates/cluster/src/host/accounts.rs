@@ -1,11 +1,11 @@
 //! The users that machines of root's run as: numbers that nobody else has. Whoever has a process of such a
 //! user can read and change the machine's memory.
 
-use crate::state::record::{Machine, Record};
 use std::collections::BTreeSet;
 use vshmem_base::directories::cluster_names;
 use vshmem_base::error::Result;
 use vshmem_base::user::{self, has_account, uid};
+use vshmem_hypervisor::state::record::{Machine, Record};
 
 /// Gives each of these machines of a record a user, if root starts them. The caller has the lock by which
 /// what machines have of this host is claimed.

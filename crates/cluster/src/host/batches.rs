@@ -1,7 +1,7 @@
 //! Machines that boot together, so that none takes too long because of the others.
 
-use crate::launcher::affinity::available_cores;
 use std::ops::Range;
+use vshmem_hypervisor::shared::affinity::available_cores;
 
 /// Virtual cores that may boot at the same time for each core of this host.
 const PER_CORE: usize = 2;

@@ -6,16 +6,15 @@
 //! has touched of that already is not available any more, so it does not count again.
 
 use super::{accounts, pages};
-use crate::launcher::running::Running;
-use crate::launcher::table;
-use crate::state::machine::{state, MachineState};
-use crate::state::record::{Machine, Record};
 use std::fs;
 use vshmem_base::directories::{cluster_names, runtime_directory};
 use vshmem_base::error::{error, Result};
 use vshmem_base::lock::{lock_at, wait_for_lock, CLAIMS};
-use vshmem_base::memory;
-use vshmem_base::size;
+use vshmem_base::{memory, size};
+use vshmem_hypervisor::launcher::table;
+use vshmem_hypervisor::running::Running;
+use vshmem_hypervisor::state::machine::{state, MachineState};
+use vshmem_hypervisor::state::record::{Machine, Record};
 
 /// Memory that running a machine takes besides its own: the program, its threads, the page tables.
 const OVERHEAD: u64 = 64 << 20;

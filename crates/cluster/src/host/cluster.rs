@@ -1,17 +1,17 @@
 //! Listing clusters and ending them.
 
 use super::devices;
-use crate::launcher::running::Running;
-use crate::launcher::table::attached;
-use crate::launcher::{dead, pool, table};
-use crate::state::disks::remove_cluster_directory;
-use crate::state::machine::{no_cluster, state, Health, MachineState};
-use crate::state::record::{Granted, Machine, Record};
 use std::fs;
 use std::time::Duration;
 use vshmem_base::directories::{boot_id, cluster_directory, cluster_names};
 use vshmem_base::error::Result;
 use vshmem_base::lock::{lock_cluster, remove_left_locks};
+use vshmem_hypervisor::launcher::table::{self, attached};
+use vshmem_hypervisor::running::Running;
+use vshmem_hypervisor::shared::{dead, pool};
+use vshmem_hypervisor::state::disks::remove_cluster_directory;
+use vshmem_hypervisor::state::machine::{no_cluster, state, Health, MachineState};
+use vshmem_hypervisor::state::record::{Granted, Machine, Record};
 use vshmem_inspect::client::Client;
 use vshmem_inspect::participants::MemberId;
 use vshmem_inspect::pools;

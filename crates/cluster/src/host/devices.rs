@@ -4,8 +4,6 @@
 //! The ledger says who holds what (`vshmem_devices`); the record of a cluster says whether the holder still
 //! lives. So what a killed command has left is given back by the next one that looks.
 
-use crate::state::machine::{state, MachineState};
-use crate::state::record::{Machine, Record};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,6 +19,8 @@ use vshmem_devices::obstacle::memlock;
 use vshmem_devices::survey::{Survey, User};
 use vshmem_devices::tree::Directory;
 use vshmem_devices::want::{Want, Which};
+use vshmem_hypervisor::state::machine::{state, MachineState};
+use vshmem_hypervisor::state::record::{Machine, Record};
 use vshmem_placement::cpuset::CpuSet;
 
 /// Where the ledger of root is, whatever its environment: the devices are the host's.

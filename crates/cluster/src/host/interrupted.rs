@@ -1,12 +1,12 @@
 //! What a `vshmem up` has left that was killed while machines booted.
 
 use super::wait::wait;
-use crate::launcher::options::Progress;
-use crate::state::machine::{state, MachineState};
-use crate::state::record::Record;
 use std::time::Duration;
 use vshmem_base::error::Result;
 use vshmem_base::lock::lock_cluster;
+use vshmem_hypervisor::launcher::options::Progress;
+use vshmem_hypervisor::state::machine::{state, MachineState};
+use vshmem_hypervisor::state::record::Record;
 
 /// Waits until the machines that it has started take commands. From then on the cluster is one that was
 /// started: what it has is kept if its machines die.

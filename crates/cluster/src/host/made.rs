@@ -2,12 +2,12 @@
 
 use super::pages::difference;
 use super::populate::{populate, Wanted};
-use crate::launcher::options::{Options, PoolOptions, Progress};
-use crate::launcher::pool;
-use crate::state::record::MadePool;
 use std::path::Path;
 use vshmem_base::directories::private_directory;
 use vshmem_base::error::{error, Result};
+use vshmem_hypervisor::launcher::options::{Options, PoolOptions, Progress};
+use vshmem_hypervisor::shared::pool;
+use vshmem_hypervisor::state::record::MadePool;
 use vshmem_inspect::host_pool::UNRESERVED;
 use vshmem_inspect::pools::{check_room, reserve, Form};
 use vshmem_placement::binding;

@@ -1,11 +1,11 @@
 //! Names for completion on the command line, from records. Nothing is made, opened, asked or cleaned up for
 //! it, and unreadable records have no names.
 
-use crate::launcher::table::attached::{Attached, ATTACHED};
-use crate::state::record::{Granted, Record};
 use std::fs;
 use std::path::{Path, PathBuf};
 use vshmem_base::directories::{is_private, names_in, runtime_path};
+use vshmem_hypervisor::launcher::table::attached::{Attached, ATTACHED};
+use vshmem_hypervisor::state::record::{Granted, Record};
 
 /// The user's runtime directory, if it exists.
 fn runtime() -> Option<PathBuf> {

@@ -6,11 +6,6 @@
 //! claim is not free any more, so it does not count again. Surplus pages (`nr_overcommit_hugepages`) are not
 //! counted on: the kernel may not find them.
 
-use crate::launcher::options::Progress;
-use crate::launcher::pool;
-use crate::launcher::running::Running;
-use crate::state::machine::{state, MachineState};
-use crate::state::record::{Machine, MadePool, Record};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -19,6 +14,11 @@ use std::time::Duration;
 use vshmem_base::directories::{boot_id, cluster_names};
 use vshmem_base::error::{error, Error, Result};
 use vshmem_base::{interrupt, memory, size};
+use vshmem_hypervisor::launcher::options::Progress;
+use vshmem_hypervisor::running::Running;
+use vshmem_hypervisor::shared::pool;
+use vshmem_hypervisor::state::machine::{state, MachineState};
+use vshmem_hypervisor::state::record::{Machine, MadePool, Record};
 use vshmem_placement::binding::{self, Resident};
 use vshmem_placement::cpuset::CpuSet;
 use vshmem_placement::pages::{Given, Pages};

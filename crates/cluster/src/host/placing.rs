@@ -3,15 +3,14 @@
 
 use super::devices::nodes_of;
 use super::pages::{self, Left};
-use crate::launcher::affinity;
-use crate::launcher::options::{MachineOptions, Options, Progress};
-use crate::launcher::pins;
-use crate::launcher::running::Running;
-use crate::launcher::traits::Launcher;
-use crate::state::machine::{state, MachineState};
-use crate::state::record::{Machine, Record};
 use vshmem_base::directories::cluster_names;
 use vshmem_base::error::{error, Explain, Result};
+use vshmem_hypervisor::launcher::options::{MachineOptions, Options, Progress};
+use vshmem_hypervisor::launcher::traits::Launcher;
+use vshmem_hypervisor::running::Running;
+use vshmem_hypervisor::shared::{affinity, pins};
+use vshmem_hypervisor::state::machine::{state, MachineState};
+use vshmem_hypervisor::state::record::{Machine, Record};
 use vshmem_placement::binding;
 use vshmem_placement::cpuset::CpuSet;
 use vshmem_placement::pages::Pages;
@@ -332,8 +331,8 @@ fn insist(placed: &Placed, must: bool, what: &str, differs: &[String]) -> Result
 mod tests {
     use super::*;
     use crate::description::cluster::{Description, Group, Placement};
-    use crate::launcher::affinity::Pins;
     use serde_json::json;
+    use vshmem_hypervisor::shared::affinity::Pins;
 
     fn machine(placement: Option<Placed>, cores: &[usize]) -> Machine {
         let machine = json!({"name": "a", "index": 0, "runs": null, "address": null, "cores": cores, "cpus": 2, "memory": 8});

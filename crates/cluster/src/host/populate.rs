@@ -6,8 +6,6 @@
 //! no mount option and no setting: the first page of each 2 MiB is filled, and the kernel is told to make
 //! them one (MADV_COLLAPSE, Linux 6.1).
 
-use crate::launcher::affinity;
-use crate::launcher::options::Progress;
 use rustix::mm::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::fs::{self, File};
@@ -18,8 +16,9 @@ use std::sync::mpsc::channel;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use vshmem_base::error::{error, Error, Explain, Result};
-use vshmem_base::interrupt;
-use vshmem_base::size;
+use vshmem_base::{interrupt, size};
+use vshmem_hypervisor::launcher::options::Progress;
+use vshmem_hypervisor::shared::affinity;
 use vshmem_placement::binding::{self, Bind, Resident};
 use vshmem_placement::cpuset::CpuSet;
 use vshmem_placement::pages::{Pages, PoolNodes, Populated};

@@ -1,14 +1,14 @@
 //! Repairs a cluster: machines that died come back, with their names and the pools that they had.
 
 use super::restart::{restart_with, Pools};
-use crate::launcher::options::Progress;
-use crate::launcher::table::{self, grant};
-use crate::state::machine::{no_cluster, state, MachineState};
-use crate::state::record::{Granted, Record};
 use std::time::{Duration, Instant};
 use vshmem_base::directories::boot_id;
 use vshmem_base::error::{Error, Result};
 use vshmem_base::interrupt;
+use vshmem_hypervisor::launcher::options::Progress;
+use vshmem_hypervisor::launcher::table::{self, grant};
+use vshmem_hypervisor::state::machine::{no_cluster, state, MachineState};
+use vshmem_hypervisor::state::record::{Granted, Record};
 use vshmem_inspect::host_pool::HostPool;
 
 /// How long a machine may take to take a pool.

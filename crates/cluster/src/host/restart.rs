@@ -3,17 +3,6 @@
 use super::up::check_image;
 use super::wait::wait;
 use super::{batches, claims, cluster, devices, placing, serving};
-use crate::boot::driver;
-use crate::boot::initramfs_files::Initramfs;
-use crate::boot::software::Software;
-use crate::launcher::options::Progress;
-use crate::launcher::running::Running;
-use crate::launcher::starting::or_exit_reason;
-use crate::launcher::table;
-use crate::launcher::traits::{StartOptions, Started};
-use crate::state::disks::remove_cluster_directory;
-use crate::state::machine::{index_of, no_cluster, state, MachineState};
-use crate::state::record::{Granted, Machine, Record};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -22,6 +11,17 @@ use vshmem_base::directories::{boot_id, private_directory};
 use vshmem_base::error::{error, Error, Explain, Result};
 use vshmem_base::lock::{try_lock_cluster, wait_for_lock, Lock};
 use vshmem_base::{interrupt, memory};
+use vshmem_hypervisor::boot::driver;
+use vshmem_hypervisor::boot::initramfs_files::Initramfs;
+use vshmem_hypervisor::boot::software::Software;
+use vshmem_hypervisor::launcher::options::Progress;
+use vshmem_hypervisor::launcher::starting::or_exit_reason;
+use vshmem_hypervisor::launcher::table;
+use vshmem_hypervisor::launcher::traits::{StartOptions, Started};
+use vshmem_hypervisor::running::Running;
+use vshmem_hypervisor::state::disks::remove_cluster_directory;
+use vshmem_hypervisor::state::machine::{index_of, no_cluster, state, MachineState};
+use vshmem_hypervisor::state::record::{Granted, Machine, Record};
 
 /// How long a machine may take to shut down.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,9 +1,9 @@
 //! The sockets at which the back end serves machines' pools.
 
-use crate::launcher::traits::Launcher;
-use crate::state::record::{Granted, Record};
 use std::path::PathBuf;
 use vshmem_base::error::Result;
+use vshmem_hypervisor::launcher::traits::Launcher;
+use vshmem_hypervisor::state::record::{Granted, Record};
 
 /// Makes the back end serve pools of a machine; returns a socket for each that it serves. It stops serving a
 /// pool with the last machine that has it.

@@ -2,20 +2,7 @@
 
 use super::wait::wait;
 use super::{batches, claims, cluster, devices, made, placing, serving, users};
-use crate::boot::image::Image;
-use crate::boot::initramfs_files::Initramfs;
-use crate::boot::software::Software;
 use crate::description::machines::MAX_NAME;
-use crate::launcher::network::{self, Link};
-use crate::launcher::options::{MachineOptions, Options, Progress};
-use crate::launcher::pool;
-use crate::launcher::starting::or_exit_reason;
-use crate::launcher::traits::{self, Launcher, StartOptions};
-use crate::state::disks;
-use crate::state::machine::{state, MachineState};
-use crate::state::record::{Granted, Machine, MadePool, Record, VERSION};
-use crate::state::settings::address;
-use crate::state::share::{self, Share};
 use std::path::Path;
 use std::time::Duration;
 use vshmem_base::directories::{boot_id, channel_socket, cluster_directory, private_directory};
@@ -23,7 +10,20 @@ use vshmem_base::error::{error, Error, Result, OUR_FAILURE};
 use vshmem_base::interrupt;
 use vshmem_base::lock::lock_cluster;
 use vshmem_base::process::Process;
+use vshmem_guest::settings::address;
+use vshmem_hypervisor::boot::image::Image;
+use vshmem_hypervisor::boot::initramfs_files::Initramfs;
+use vshmem_hypervisor::boot::software::Software;
+use vshmem_hypervisor::launcher::options::{MachineOptions, Options, Progress};
+use vshmem_hypervisor::launcher::starting::or_exit_reason;
+use vshmem_hypervisor::launcher::traits::{self, Launcher, StartOptions};
+use vshmem_hypervisor::shared::network::{self, Link};
+use vshmem_hypervisor::shared::pool;
+use vshmem_hypervisor::state::disks;
+use vshmem_hypervisor::state::machine::{state, MachineState};
+use vshmem_hypervisor::state::record::{Granted, Machine, MadePool, Record, VERSION};
 use vshmem_inspect::host_pool::{self, HostPool};
+use vshmem_session::share::{self, Share};
 
 /// No launcher has more channels for commands.
 const MAX_CHANNELS: usize = 99;

@@ -1,12 +1,12 @@
 //! Users of a pool of this host: programs and machines.
 
 use super::cluster;
-use crate::launcher::table::{attached, clear_attached};
-use crate::state::machine::{state, MachineState};
-use crate::state::record::{Granted, Record};
 use std::path::Path;
 use vshmem_base::directories::cluster_names;
 use vshmem_base::error::{error, Result};
+use vshmem_hypervisor::launcher::table::{attached, clear_attached};
+use vshmem_hypervisor::state::machine::{state, MachineState};
+use vshmem_hypervisor::state::record::{Granted, Record};
 use vshmem_inspect::host_pool::path_of;
 use vshmem_inspect::participants::Member;
 use vshmem_inspect::pools;
@@ -121,11 +121,11 @@ fn described(member: &Member) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::disks::remove_cluster_directory;
     use serde_json::json;
     use std::sync::atomic::Ordering::SeqCst;
     use std::sync::Mutex;
     use vshmem_base::directories::{boot_id, cluster_directory, private_directory};
+    use vshmem_hypervisor::state::disks::remove_cluster_directory;
     use vshmem_inspect::client::Client;
 
     /// The tests share the user's runtime directory, which is removed when it is empty.

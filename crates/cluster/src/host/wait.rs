@@ -1,15 +1,15 @@
 //! Waiting for machines that boot.
 
-use crate::commands::channel::Channel;
-use crate::launcher::starting::{boot_failed, check_alive};
-use crate::launcher::table;
-use crate::state::record::Record;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 use vshmem_base::error::{Error, Result};
 use vshmem_base::interrupt;
+use vshmem_hypervisor::launcher::starting::{boot_failed, check_alive};
+use vshmem_hypervisor::launcher::table;
+use vshmem_hypervisor::state::record::Record;
+use vshmem_session::commands::channel::Channel;
 
 /// Waits until these machines take commands, and calls `ready` with each name. Each is waited for by a thread
 /// of its own, since it takes a while to see that one does not answer.

@@ -1,0 +1,108 @@
+//! The commands of a machine. Each has a cgroup of its own, so that nothing that it starts outlives a kill.
+
+use super::copies::Copies;
+use super::sys::HighPriority;
+use rustix::process::Rlimit;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{chown, PermissionsExt};
+use std::path::Path;
+use vshmem_base::error::{error, Result};
+use vshmem_base::{descriptors, user};
+use vshmem_session::agent::command::{command, directory, join_group, spawn, Group, RunningCommand, Starter};
+use vshmem_session::agent::scratch::Scratches;
+use vshmem_session::wire::start::Start;
+
+/// Starts the commands of a machine.
+pub struct Commands {
+    started: u64,
+    limit: Rlimit,
+    scratches: Scratches,
+    copies: Copies,
+}
+
+impl Commands {
+    /// Raises the limit of open files, for many commands.
+    pub fn new(copies: Copies) -> Commands {
+        Commands { started: 0, limit: descriptors::raise(), scratches: Scratches::default(), copies }
+    }
+}
+
+impl Starter for Commands {
+    fn prepare(&mut self) -> Option<String> {
+        sweep();
+        refresh();
+        let said = self.copies.refresh()?;
+        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Some(format!("vshmem: {name}: {said}"))
+    }
+
+    fn ended(&mut self) {
+        self.copies.note();
+    }
+
+    fn start(&mut self, request: &Start) -> Result<RunningCommand> {
+        self.started += 1;
+        // Programs complain themselves if they lack one.
+        let _ = make_home(request);
+        check_needs(&request.needs)?;
+        let path = format!("/sys/fs/cgroup/vshmem.{}", self.started).into();
+        let (group, procs) = Group::make(path, request.ends_with_session);
+        let mut command = command(request)?;
+        command.current_dir(directory(request)?);
+        join_group(&mut command, procs.ok(), request.terminal.is_some());
+        if !request.inherits {
+            user::switch(&mut command, request.uid, request.gid, request.groups.clone());
+        }
+        descriptors::restore(&mut command, &self.limit);
+        // Hundreds of programs that are running would otherwise compete with the one that is being started.
+        let priority = HighPriority::raise();
+        priority.reset_in(&mut command);
+        let scratch = self.scratches.give(request, &mut command);
+        Ok(spawn(command, request, Some(group))?.with(scratch))
+    }
+
+    fn clean(&mut self) {
+        self.scratches.clean();
+    }
+}
+
+/// The dynamic loader only warns of a library that can't be preloaded.
+fn check_needs(needs: &[OsString]) -> Result<()> {
+    for path in needs {
+        File::open(path).map_err(|error| {
+            let path = path.to_string_lossy();
+            error!("the machine can't see {path} ({error}): machines see what was shared with them when they were started (vshmem up --share)")
+        })?;
+    }
+    Ok(())
+}
+
+/// Drops caches: programs on the host may have been rebuilt since the last command.
+fn refresh() {
+    let _ = fs::write("/proc/sys/vm/drop_caches", "2");
+}
+
+/// Removes empty cgroups.
+fn sweep() {
+    for entry in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("vshmem.") {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// The machine has none of the host's home directories. A user who runs a command gets an empty one.
+fn make_home(request: &Start) -> io::Result<()> {
+    let home = request.env.iter().find(|(key, _)| key == "HOME");
+    let Some(home) = home.map(|(_, home)| Path::new(home)).filter(|home| home.is_absolute()) else {
+        return Ok(());
+    };
+    if home.exists() {
+        return Ok(());
+    }
+    fs::create_dir_all(home)?;
+    fs::set_permissions(home, fs::Permissions::from_mode(0o700))?;
+    chown(home, Some(request.uid), Some(request.gid))
+}

@@ -1,0 +1,63 @@
+//! The table of all launchers.
+
+#[cfg(any(test, feature = "fuzz"))]
+pub use crate::qemu::fuzz::READERS;
+/// Machines that something else has started: so far, one launcher can attach to them.
+pub use crate::running::attached;
+pub use crate::running::grant::{grant, revoke};
+pub use crate::running::health::clear_attached;
+
+use super::traits::Launcher;
+use crate::libvirt::launcher::Libvirt;
+use crate::qemu::launcher::Qemu;
+use crate::qemu::program::NAME;
+use crate::running::target::Target;
+use crate::state::record::{Machine, Record};
+use crate::xen::launcher::Xen;
+use vshmem_base::error::Result;
+use vshmem_session::commands::location::MachineLocation;
+
+/// The launchers that are chosen by their hypervisors; the first one is the default.
+pub fn launchers() -> [&'static dyn Launcher; 2] {
+    [&Qemu, &Xen]
+}
+
+/// The launchers that have a service start machines, each with the hypervisor that those are of.
+pub fn services() -> [(&'static str, &'static dyn Launcher); 1] {
+    [(NAME, &Libvirt)]
+}
+
+/// The launcher of this hypervisor.
+pub fn by_name(name: &str) -> Option<&'static dyn Launcher> {
+    launchers().into_iter().find(|launcher| launcher.facts().name == name)
+}
+
+/// The launcher that has started a cluster's machines.
+pub fn of(record: &Record) -> &'static dyn Launcher {
+    if record.service.is_some() {
+        return services()[0].1;
+    }
+    let its = |launcher: &&dyn Launcher| {
+        let mut all = launcher.facts().accelerators.iter();
+        all.any(|(name, _)| *name == record.accel)
+    };
+    launchers().into_iter().find(its).unwrap_or(launchers()[0])
+}
+
+/// A machine of a cluster, for commands that are to run there.
+pub fn location(record: &Record, machine: &Machine) -> MachineLocation {
+    let launcher = of(record);
+    MachineLocation {
+        cluster: record.name.clone(),
+        name: machine.name.clone(),
+        channels: record.channels,
+        reports_hang_up: launcher.facts().reports_hang_up,
+        pool: launcher.pool_name(&record.name),
+        shares: record.shares.clone(),
+    }
+}
+
+/// The machine of this name, to grant pools to: one of the cluster, else an attached one.
+pub fn target(cluster: &str, name: &str) -> Result<Target> {
+    Target::find(cluster, name, &|record| of(record).check_grants(name))
+}

@@ -1,0 +1,357 @@
+//! QEMU's options for a machine.
+
+use super::accel::Accel;
+use super::arguments::Arguments;
+use super::disks::Attached;
+use super::netdev;
+use super::placed::{self, Backing};
+use crate::running::plug::{with_head, STAYS};
+use crate::running::ports::{self, Generation};
+use crate::shared::doorbell::VECTORS;
+use crate::shared::network::Link;
+use crate::shared::passed;
+use crate::shared::sandbox::{self, Descriptor, Descriptors};
+use crate::shared::sockets::{agent_socket, monitor_socket, AGENT};
+use crate::shared::uplink::Opened;
+use crate::state::ports::Ports;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use vshmem_agent::guest::protocol::PORT;
+use vshmem_base::directories::channel_socket;
+use vshmem_devices::choose::Assigned;
+use vshmem_guest::hypervisor::qemu::PORT_NAME;
+use vshmem_guest::settings::Settings;
+use vshmem_placement::plan::Placed;
+use vshmem_session::share::{self, Share};
+
+/// A pool's file.
+pub struct PoolFile<'a> {
+    /// Its name in the machine.
+    pub name: &'a str,
+    /// Its path.
+    pub path: &'a Path,
+    /// Its size in bytes, a power of two.
+    pub size: u64,
+    /// What QEMU's mapping of it is aligned to, in bytes, if that matters.
+    pub align: Option<u64>,
+    /// The socket at which the back end serves it, if it has doorbells.
+    pub doorbell: Option<&'a Path>,
+    /// The machine gets it as persistent memory, with the head of its file.
+    pub dax: bool,
+}
+
+/// What a machine consists of.
+pub struct MachineSpec<'a> {
+    /// What the host passes to the machine.
+    pub settings: &'a Settings,
+    /// The name of the QEMU process in process lists.
+    pub title: String,
+    /// Its accelerator.
+    pub accel: Accel,
+    /// Virtual cores.
+    pub cpus: u32,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Where it runs, if a placement was asked for.
+    pub placement: Option<&'a Placed>,
+    /// Devices of the host that it has for itself.
+    pub devices: &'a [Assigned],
+    /// The pages of its memory, and how they are had.
+    pub backing: Backing,
+    /// The kernel that it boots; none: its disk's boot loader finds one.
+    pub kernel: Option<Loaded>,
+    /// Its disks, if its system is one of its own.
+    pub disks: Option<Attached>,
+    /// Directory of its sockets and logs.
+    pub directory: &'a Path,
+    /// Pools that it starts with.
+    pub pools: Vec<PoolFile<'a>>,
+    /// Ports for pools.
+    pub ports: Ports,
+    /// Its ends of the links to its neighbours, if it has a network.
+    pub links: Option<Vec<Link>>,
+    /// What connects it with a network outside, if something does.
+    pub uplink: Option<Opened>,
+    /// Index of the machine, for its MAC address.
+    pub index: u32,
+    /// The user that it runs as, if not its starter.
+    pub user: Option<u32>,
+}
+
+/// A kernel that QEMU loads.
+pub struct Loaded {
+    /// Its image.
+    pub image: PathBuf,
+    /// Its initramfs.
+    pub initramfs: Option<PathBuf>,
+    /// Its parameters.
+    pub parameters: String,
+}
+
+/// The board.
+const MACHINE: &str = "q35";
+/// The same without what only boot loaders and other systems' drivers use: firmware and kernel look for each
+/// of these, and wait for some.
+const BARE_MACHINE: &str = "q35,smm=off,sata=off,smbus=off,i8042=off,hpet=off";
+
+/// System calls that QEMU must not make, even if a machine takes it over. Cores are pinned from outside.
+const SECCOMP: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+
+/// The arguments for a machine, and the descriptors that they name.
+pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
+    let mut out = Arguments::default();
+    out.add("-name", &spec.title);
+    // The threads of processors are called so, for whoever looks where they run (vshmem doctor).
+    out.add("-name", "debug-threads=on");
+    out.words.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(String::from));
+    out.add("-sandbox", SECCOMP);
+    out.add("-display", "none");
+    out.add("-machine", if spec.disks.is_some() { MACHINE } else { BARE_MACHINE });
+    out.words.extend(spec.accel.arguments().map(String::from));
+    out.add("-smp", &placed::processors(spec.cpus, spec.placement.map(|placed| &placed.guest)));
+    out.add("-m", &memory(spec));
+    for (option, value) in placed::memory(spec.memory, spec.placement, &spec.backing) {
+        out.add(option, &value);
+    }
+    if let Some(kernel) = &spec.kernel {
+        for (option, file) in [("-kernel", Some(&kernel.image)), ("-initrd", kernel.initramfs.as_ref())] {
+            if let Some(file) = file {
+                let file = out.file(Descriptor::Read(file.clone()));
+                out.add(option, &file);
+            }
+        }
+        out.add("-append", &kernel.parameters);
+    }
+    let console = out.descriptors.add(Descriptor::Console);
+    out.add("-chardev", &format!("socket,id=console,fd={console}"));
+    out.add("-serial", "chardev:console");
+    out.listen("monitor", monitor_socket(spec.directory));
+    out.add("-mon", "chardev=monitor,mode=control");
+    out.add("-device", "virtio-rng-pci");
+    if let Some(disks) = &spec.disks {
+        disks.add(&mut out);
+    }
+    files(&mut out, &spec.settings.shares);
+    channels(&mut out, spec);
+    pools(&mut out, spec);
+    let nodes = spec.placement.map_or(&[][..], |placed| &placed.guest.nodes);
+    for device in passed::arguments(spec.devices, nodes) {
+        out.add("-device", &device);
+    }
+    if let Some(links) = &spec.links {
+        network(&mut out, links, spec.index);
+    }
+    if let (Some(opened), Some(card)) = (&spec.uplink, &spec.settings.uplink) {
+        uplink(&mut out, opened, &card.mac);
+    }
+    (out.words, out.descriptors)
+}
+
+/// 9p devices for the files that the machine sees: one to read all of them, and one for those that it can
+/// write to. A device serves one mount.
+fn files(out: &mut Arguments, shares: &[Share]) {
+    let mut add = |tag: &str, options: &str| {
+        let local = format!("local,id={tag},path={}", sandbox::SHARED);
+        out.add("-fsdev", &format!("{local},security_model=none,multidevs=remap{options}"));
+        out.add("-device", &format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"));
+    };
+    add(share::ROOT_TAG, ",readonly=on");
+    if shares.iter().any(|share| share.writable) {
+        add(share::WRITABLE_TAG, "");
+    }
+}
+
+/// Each pool behind a port of its own, and spare ports.
+fn pools(out: &mut Arguments, spec: &MachineSpec<'_>) {
+    for port in ports::devices(spec.ports, spec.pools.len()) {
+        out.add("-device", &port);
+    }
+    for (index, pool) in spec.pools.iter().enumerate() {
+        let (port, device, backing) =
+            (ports::port(index), Generation::FIRST.device(pool.name), Generation::FIRST.backing(pool.name));
+        if let Some(socket) = pool.doorbell {
+            let fd = out.descriptors.add(Descriptor::Connect(socket.into()));
+            out.add("-chardev", &format!("socket,id={backing},fd={fd}"));
+            let doorbell = format!("ivshmem-doorbell,vectors={VECTORS},chardev={backing}");
+            out.add("-device", &format!("{doorbell},id={device},bus={port}"));
+            continue;
+        }
+        let path = out.file(Descriptor::Write(pool.path.into()));
+        let size = if pool.dax { with_head(pool.size) } else { pool.size };
+        let align = pool.align.map(|align| format!(",align={align}")).unwrap_or_default();
+        let memory = format!("share=on,mem-path={path},size={size}{align}");
+        out.add("-object", &format!("memory-backend-file,id={backing},{memory}"));
+        let shown = match pool.dax {
+            true => format!("virtio-pmem-pci,memdev={backing}"),
+            // Not master=on, as it stays where it is ([`STAYS`]).
+            false => format!("ivshmem-plain,memdev={backing}"),
+        };
+        out.add("-device", &format!("{shown},id={device},bus={port}"));
+    }
+    if spec.pools.iter().any(|pool| pool.dax) {
+        STAYS.iter().for_each(|(name, value)| out.add(name, value));
+    }
+}
+
+/// The machine's memory, and address space for persistent memory: where it has a pool so, for as many more as
+/// there are spare ports.
+fn memory(spec: &MachineSpec<'_>) -> String {
+    let size = format!("size={}k", spec.memory / 1024);
+    let dax: Vec<u64> = spec.pools.iter().filter(|pool| pool.dax).map(|pool| pool.size).collect();
+    if dax.is_empty() {
+        return size;
+    }
+    let spare = std::iter::repeat_n(spec.ports.largest, spec.ports.spare as usize);
+    let room: u64 = dax.into_iter().chain(spare).map(|size| with_head(size).next_multiple_of(1 << 30)).sum();
+    format!("{size},slots=1,maxmem={}k", (spec.memory + room) / 1024)
+}
+
+fn channels(out: &mut Arguments, spec: &MachineSpec<'_>) {
+    // Port 0 is reserved for consoles; the last one is the front end's.
+    let agent = spec.settings.channels + 1;
+    let ports = agent + 1;
+    out.add("-device", &format!("virtio-serial-pci,id=serial,max_ports={ports}"));
+    for channel in 0..spec.settings.channels {
+        out.listen(&format!("c{channel}"), channel_socket(spec.directory, channel));
+        let port = channel + 1;
+        out.add("-device", &format!("virtserialport,nr={port},chardev=c{channel},name={PORT_NAME}{channel}"));
+    }
+    out.listen(AGENT, agent_socket(spec.directory));
+    out.add("-device", &format!("virtserialport,nr={agent},chardev={AGENT},name={PORT}"));
+}
+
+/// The machine's links and its network card meet in a hub inside this QEMU.
+fn network(out: &mut Arguments, links: &[Link], index: u32) {
+    for Link { peer, socket } in links {
+        let fd = out.descriptors.add(Descriptor::Inherited(socket.as_raw_fd()));
+        let (link, port) = (netdev::socket_id(*peer), netdev::hubport_id(*peer));
+        out.add("-netdev", &format!("socket,id={link},fd={fd}"));
+        out.add("-netdev", &format!("hubport,id={port},hubid=0,netdev={link}"));
+    }
+    out.add("-netdev", "hubport,id=net,hubid=0");
+    out.add("-device", &format!("virtio-net-pci,netdev=net,mac={},romfile=", netdev::mac(index)));
+}
+
+/// The card by which the machine is on a network outside, and what is behind it.
+fn uplink(out: &mut Arguments, opened: &Opened, mac: &str) {
+    let (kind, end) = match opened {
+        Opened::Tap(tap) => ("tap", tap),
+        Opened::Frames(socket) => ("socket", socket),
+    };
+    let fd = out.descriptors.add(Descriptor::Inherited(end.as_raw_fd()));
+    out.add("-netdev", &format!("{kind},id=uplink,fd={fd}"));
+    out.add("-device", &format!("virtio-net-pci,netdev=uplink,mac={mac},romfile="));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::network::socket_pair;
+    use vshmem_guest::settings::uplink::Card;
+
+    fn line(links: Option<Vec<Link>>) -> String {
+        line_with(links, None)
+    }
+
+    fn line_with(links: Option<Vec<Link>>, uplink: Option<Opened>) -> String {
+        let settings = Settings {
+            dax: vec![],
+            name: "vm0".into(),
+            pools: vec!["default".into()],
+            uid: 1,
+            channels: 2,
+            network: None,
+            uplink: Card::from_word("02:00:00:00:00:01,dhcp"),
+            hosts: vec![],
+            shares: vec![],
+            exported: None,
+            launcher: "qemu".into(),
+            slim: false,
+            probe: false,
+        };
+        let spec = MachineSpec {
+            settings: &settings,
+            title: "t".into(),
+            accel: Accel::Tcg,
+            cpus: 1,
+            memory: 512 << 20,
+            placement: None,
+            devices: &[],
+            backing: Backing::default(),
+            kernel: Some(Loaded {
+                image: "/k".into(),
+                initramfs: Some("/i".into()),
+                parameters: settings.to_command_line(),
+            }),
+            disks: None,
+            directory: Path::new("/a,b"),
+            pools: vec![PoolFile {
+                name: "default",
+                path: Path::new("/dev/shm/p"),
+                size: 1 << 30,
+                align: Some(1 << 30),
+                doorbell: None,
+                dax: false,
+            }],
+            ports: Ports { spare: 1, largest: 1 << 30 },
+            links,
+            uplink,
+            index: 1,
+            user: None,
+        };
+        let (words, descriptors) = arguments(&spec);
+        format!("{} {:?}", words.join(" "), descriptors.0)
+    }
+
+    #[test]
+    fn qemu_is_told_no_path_of_the_host() {
+        let line = line(None);
+        let (words, descriptors) = line.split_once(" [").expect("descriptors follow");
+        for path in ["/a,b", "/k", "/i", "/dev/shm"] {
+            assert!(!words.contains(path) && descriptors.contains(path), "{path}: {line}");
+        }
+        assert!(words.contains("id=c0,fd=516,server=on"), "{line}");
+        assert!(descriptors.ends_with("Write(\"/dev/shm/p\")]"), "{line}");
+        let pool = "mem-path=/proc/self/fd/519,size=1073741824,align=1073741824";
+        assert!(words.contains(pool), "{line}");
+        assert!(!line.contains("-netdev"));
+    }
+
+    #[test]
+    fn writable_shares_have_a_device_of_their_own() {
+        let mut out = Arguments::default();
+        let share = |writable| Share { path: "/a".into(), writable };
+        files(&mut out, &[share(false)]);
+        assert_eq!(out.words.iter().filter(|word| word.ends_with("readonly=on")).count(), 1);
+        assert_eq!(out.words.len(), 4);
+        files(&mut out, &[share(true)]);
+        let writable = &out.words[9];
+        assert!(writable.starts_with("local,id=writable,") && !writable.contains("readonly"));
+    }
+
+    #[test]
+    fn pools_are_behind_ports() {
+        let line = line(None);
+        assert!(line.contains("id=vshmem-pool-00000000-default,bus=vshmem-port0"), "{line}");
+        assert!(line.contains("id=vshmem-port1,bus=pcie.0"), "{line}");
+        assert!(line.contains("nr=3,chardev=agent,name=org.vshmem.agent"), "{line}");
+    }
+
+    #[test]
+    fn an_uplink_is_a_card_of_its_own() {
+        let (one, other) = socket_pair().unwrap();
+        let tap = line_with(None, Some(Opened::Tap(one)));
+        assert!(tap.contains("-netdev tap,id=uplink,fd=5"), "{tap}");
+        assert!(tap.contains("netdev=uplink,mac=02:00:00:00:00:01,romfile="), "{tap}");
+        let user = line_with(None, Some(Opened::Frames(other)));
+        assert!(user.contains("-netdev socket,id=uplink,fd=5"), "{user}");
+    }
+
+    #[test]
+    fn neighbours_meet_in_a_hub() {
+        let links = crate::shared::network::star(4).unwrap().remove(0);
+        let line = line(Some(links));
+        assert!(line.contains("hubport,id=port3,hubid=0,netdev=link3"), "{line}");
+        assert!(line.contains("mac=52:54:00:77:00:02"));
+    }
+}

@@ -1,0 +1,35 @@
+//! What every launcher needs of this host for its machines.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`pool`], [`doorbell`], [`lent`] | the pool of a cluster, the back end that serves it, its file for libvirt |
+//! | [`file_tree`], [`public_copy`] | the file tree that a machine sees, and what is copied into it |
+//! | [`sandbox`], [`confined`], [`set_id`], [`acl`] | what a VMM may access on this host |
+//! | [`network`], [`uplink`], [`sockets`] | links between machines, a network outside, a VMM's sockets |
+//! | [`passed`], [`image`] | devices of the host that a machine has for itself, images of disks |
+//! | [`affinity`], [`pins`] | processors of threads |
+//! | [`log`], [`logs`] | output of machines and of VMMs |
+//! | [`front_end`], [`dead`] | a machine's front end, and declaring machines dead |
+//! | [`xml`] | XML that is written |
+
+pub mod acl;
+pub mod affinity;
+pub mod confined;
+pub mod dead;
+pub mod doorbell;
+pub mod file_tree;
+pub mod front_end;
+pub mod image;
+pub mod lent;
+pub mod log;
+pub mod logs;
+pub mod network;
+pub mod passed;
+pub mod pins;
+pub mod pool;
+pub mod public_copy;
+pub mod sandbox;
+pub mod set_id;
+pub mod sockets;
+pub mod uplink;
+pub mod xml;
