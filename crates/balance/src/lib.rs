@@ -1,20 +1,16 @@
-//! Keeps the machines that run on a host near their memory: NUMA-first at run time.
+//! Machines that run are kept near their memory: NUMA-first at run time.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `observation` | what is seen of a host and its machines |
-//! | `policy` | what to do about it: a pure function |
-//! | `moves` | what there is to do, and why |
-//! | `simulator` | hosts on which the policy is tried out |
-//! | `host` | this host's machines, for which it decides |
-//! | `report` | what is printed |
+//! | `observation` | a host and its machines, as the policy sees them |
+//! | `policy` | the policy: a pure function from observations to moves |
+//! | `moves` | the moves that it decides on, and their reasons |
+//! | `host` | the machines of this host, for which it decides |
 
 pub mod host;
 pub mod moves;
 pub mod observation;
 pub mod policy;
-pub mod report;
-pub mod simulator;
 
-/// Seconds between decisions.
+/// Seconds between decisions, unless others are asked for.
 pub const INTERVAL: f64 = 0.2;

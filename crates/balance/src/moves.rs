@@ -1,10 +1,9 @@
-//! What the policy decides.
+//! Moves of vCPUs and of memory, as the policy decides on them.
 
-use serde::Serialize;
 use std::fmt;
 use vshmem_place::topology::{Core, Topology};
 
-/// Where a vCPU may run. Cores and nodes are indices into the topology.
+/// The place where a vCPU may run. Cores and nodes are indices into the topology.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Place {
     /// Wherever the machine may run at all.
@@ -17,7 +16,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Its logical processors.
+    /// The logical processors of the place.
     pub fn processors(self, topology: &Topology) -> Vec<u32> {
         let inside = |(index, core): (usize, &Core)| match self {
             Place::Anywhere => true,
@@ -29,29 +28,29 @@ impl Place {
     }
 }
 
-/// A vCPU, by the indices of its machine and of itself in the observation.
+/// The indices of a vCPU in the observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Which {
-    /// The machine.
+pub struct VcpuIndex {
+    /// Its machine's.
     pub machine: usize,
-    /// The vCPU of it.
+    /// Its own among the vCPUs of that machine.
     pub vcpu: usize,
 }
 
-/// A vCPU may run elsewhere from now on.
+/// A new place for a vCPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pin {
     /// The vCPU.
-    pub which: Which,
+    pub index: VcpuIndex,
     /// Where it may run.
     pub to: Place,
     /// Whether it has to leave the core that it ran on last.
     pub displaces: bool,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// Memory of a machine goes from one node to another.
+/// A move of a machine's memory from one node to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Migration {
     /// The machine, as an index into the observation.
@@ -60,18 +59,14 @@ pub struct Migration {
     pub from: usize,
     /// The node that gets it.
     pub to: usize,
-    /// How much goes in this step.
+    /// Bytes that go in this step.
     pub bytes: u64,
-    /// What the machine's vCPUs gain once all has gone, in seconds a second.
+    /// Seconds a second that the machine's vCPUs gain once all has gone.
     pub gain: f64,
 }
 
-/// Where vCPUs may run from now on, and memory that moves.
-pub type Orders = (Vec<(Which, Place)>, Vec<Migration>);
-
-/// Why a vCPU may run elsewhere.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+/// The reason for a vCPU's new place.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Why {
     /// It has become active, and gets a core.
     Active,
@@ -85,7 +80,7 @@ pub enum Why {
     Swap(f64),
     /// All nodes are full, and that one is less so.
     LessFull,
-    /// Others than vCPUs use its core.
+    /// Other programs use its core.
     Others,
     /// Its node has more active vCPUs than cores, which share them.
     Shares,
@@ -114,11 +109,11 @@ impl fmt::Display for Why {
     }
 }
 
-/// What can't be done for a machine, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// A move that a machine needs and can't have.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// The machine's name.
     pub machine: String,
-    /// A sentence.
+    /// The move, and what stands in its way.
     pub text: String,
 }

@@ -1,4 +1,4 @@
-//! What the policy is told of a host and of the machines that run there.
+//! Observations: a host and the machines that run there, as the policy sees them.
 //!
 //! Cores and nodes are indices into the [`Topology`](vshmem_place::topology::Topology).
 
@@ -7,8 +7,8 @@
 pub struct Observation {
     /// Seconds since the observation before: what shares of time are shares of.
     pub seconds: f64,
-    /// Of each core: the time that others than these machines' vCPUs had of it, the hypervisor under the host
-    /// (steal time) included. 1 is a whole processor.
+    /// Of each core: the part of the time in which it ran anything but these machines' vCPUs, the hypervisor
+    /// under the host (steal time) included. 1 is a whole processor.
     pub others: Vec<f64>,
     /// Of each node: bytes of memory that are free; `None` if that is not known.
     pub free: Vec<Option<u64>>,
@@ -21,7 +21,7 @@ pub struct Observation {
 pub struct Machine {
     /// Its name.
     pub name: String,
-    /// What tells it from all others, as long as it runs.
+    /// A number that no other machine has, as long as it runs.
     pub key: u64,
     /// Bytes of its memory on each node.
     pub memory: Vec<u64>,
@@ -36,7 +36,7 @@ pub struct Machine {
 /// A vCPU.
 #[derive(Debug, Clone)]
 pub struct Vcpu {
-    /// What tells it from all others, as long as it runs: its thread.
+    /// A number that no other vCPU has, as long as it runs: its thread.
     pub key: u64,
     /// Share of the time in which it ran.
     pub run: f64,

@@ -4,16 +4,16 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Where it is turned on and off.
+/// The file by which it is turned on and off.
 pub const FILE: &str = "/proc/sys/kernel/numa_balancing";
 
-/// What it is set to; `None` if it is off, or this kernel has none.
+/// Its setting; `None` if it is off, or this kernel has none.
 pub fn setting(file: &Path) -> Option<String> {
     let is = fs::read_to_string(file).unwrap_or_default().trim().to_owned();
     (!is.is_empty() && is != "0").then_some(is)
 }
 
-/// Sets it.
+/// Changes its setting.
 ///
 /// # Errors
 /// This user must not.

@@ -1,5 +1,5 @@
-//! What was changed on this host, written down before it is: whoever comes after one that was killed undoes
-//! it.
+//! The ledger: each change of this host, written down before it is made. If `vshmem balance` is killed, the
+//! next one undoes what is in it.
 
 use super::kernel;
 use super::threads;
@@ -18,23 +18,23 @@ const VERSION: u32 = 1;
 const LEDGER: &str = "balance.json";
 const LOCK: &str = "balance.lock";
 
-/// What was changed.
+/// The ledger's file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Written {
     version: u32,
-    /// The boot of the host that this is about.
+    /// The boot of the host in which the changes were made.
     boot: String,
     threads: Vec<Changed>,
-    /// What kernel NUMA balancing was set to.
+    /// The setting of the kernel's own NUMA balancing before.
     numa_balancing: Option<String>,
 }
 
-/// A thread that ran elsewhere.
+/// A thread whose processors were changed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Changed {
     process: Process,
     thread: i32,
-    /// The processors that it was allowed to run on.
+    /// The processors on which it might run before.
     processors: Vec<u32>,
 }
 
@@ -71,7 +71,8 @@ impl Ledger {
         Ok(Ledger { path, lock_path, written, _lock: lock })
     }
 
-    /// Writes down where threads may run that are about to be moved, but for those that are in it already.
+    /// Writes down the processors of threads that are about to be moved, but for those that are in it
+    /// already.
     pub fn keep(&mut self, process: Process, all: &[i32]) -> Result<()> {
         self.written.threads.retain(|changed| changed.process.alive());
         for thread in all {
@@ -104,7 +105,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Undoes all that is written down. Returns for how many threads, and what could not be undone.
+    /// Undoes all that is written down. Returns the number of threads, and a sentence for each failure.
     pub fn undo(&mut self) -> (usize, Vec<String>) {
         let (mut count, mut failures) = (0, Vec::new());
         for changed in std::mem::take(&mut self.written.threads) {

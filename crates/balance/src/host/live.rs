@@ -1,4 +1,4 @@
-//! `vshmem balance` on this host: steps until it is interrupted, and what it says meanwhile.
+//! The command on this host: steps until it is interrupted, and their reports.
 
 use super::session::{Session, Step};
 use crate::moves::{Migration, Pin};
@@ -12,38 +12,38 @@ use vshmem_base::{interrupt, size, Result};
 use vshmem_place::topology::Topology;
 use vshmem_placement::cpuset::CpuSet;
 
-/// How to go about it.
+/// The command's options.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Seconds between decisions.
     pub interval: f64,
-    /// One decision, of which what it has moved stays.
+    /// One decision is carried out, and not undone.
     pub once: bool,
     /// Nothing is moved.
     pub dry_run: bool,
-    /// Each move is told.
+    /// Each move is reported.
     pub explain: bool,
-    /// Each step is told as JSON.
+    /// Each step is reported as JSON.
     pub json: bool,
 }
 
-/// A step, as JSON.
+/// The report of a step, as JSON.
 #[derive(Serialize, JsonSchema)]
-pub struct Told {
+pub struct StepReport {
     /// Seconds that it is about.
     seconds: f64,
     /// The machines.
-    machines: Vec<MachineTold>,
+    machines: Vec<MachineReport>,
     /// vCPUs that may run elsewhere from now on.
-    pins: Vec<PinTold>,
+    pins: Vec<PinReport>,
     /// Memory that moves.
-    migrations: Vec<MigrationTold>,
+    migrations: Vec<MigrationReport>,
     /// What would help and can't be done.
     warnings: Vec<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
-struct MachineTold {
+struct MachineReport {
     /// Its name.
     name: String,
     /// Processors that its vCPUs had.
@@ -57,7 +57,7 @@ struct MachineTold {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct PinTold {
+struct PinReport {
     /// Its machine.
     machine: String,
     /// Which vCPU of it.
@@ -71,7 +71,7 @@ struct PinTold {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct MigrationTold {
+struct MigrationReport {
     /// Its machine.
     machine: String,
     /// The node that has it.
@@ -112,7 +112,7 @@ pub fn run(topology: Topology, options: Options, say: &mut dyn FnMut(&str) -> Re
     }
 }
 
-/// Undoes what one that was killed, or decided once, has left.
+/// Undoes what an earlier one has left that was killed, or decided once.
 ///
 /// # Errors
 /// Another process balances this user's machines.
@@ -142,8 +142,8 @@ fn steps(session: &mut Session, options: Options, say: &mut dyn FnMut(&str) -> R
         let step = session.step()?;
         let text = match options.json {
             true => {
-                let told = Told::of(&session.topology, &step);
-                Document::line(told)
+                let report = StepReport::of(&session.topology, &step);
+                Document::line(report)
             }
             false => {
                 step.warnings.iter().for_each(|why| eprintln!("vshmem balance: {why}"));
@@ -160,51 +160,53 @@ fn steps(session: &mut Session, options: Options, say: &mut dyn FnMut(&str) -> R
     }
 }
 
-/// The moves of a step, a line each.
+/// The moves of a step as text, a line each.
 fn explained(topology: &Topology, step: &Step) -> String {
     let machines = &step.seen.machines;
     let mut text = String::new();
     for pin in &step.decision.pins {
-        let told = PinTold::of(topology, machines, pin);
-        text +=
-            &format!("{} vCPU {}: processors {}: {}\n", told.machine, told.vcpu, told.processors, told.why);
+        let report = PinReport::of(topology, machines, pin);
+        text += &format!(
+            "{} vCPU {}: processors {}: {}\n",
+            report.machine, report.vcpu, report.processors, report.why
+        );
     }
     for migration in &step.decision.migrations {
-        let told = MigrationTold::of(topology, machines, migration);
+        let report = MigrationReport::of(topology, machines, migration);
         text += &format!(
             "{}: {} of memory from node {} to node {}: its vCPUs can't come there\n",
-            told.machine,
-            size::show(told.bytes),
-            told.from,
-            told.to
+            report.machine,
+            size::show(report.bytes),
+            report.from,
+            report.to
         );
     }
     text
 }
 
-impl Told {
-    fn of(topology: &Topology, step: &Step) -> Told {
+impl StepReport {
+    fn of(topology: &Topology, step: &Step) -> StepReport {
         let machines = &step.seen.machines;
-        Told {
+        StepReport {
             seconds: step.seen.seconds,
-            machines: machines.iter().map(|machine| MachineTold::of(topology, machine)).collect(),
-            pins: step.decision.pins.iter().map(|pin| PinTold::of(topology, machines, pin)).collect(),
+            machines: machines.iter().map(|machine| MachineReport::of(topology, machine)).collect(),
+            pins: step.decision.pins.iter().map(|pin| PinReport::of(topology, machines, pin)).collect(),
             migrations: step
                 .decision
                 .migrations
                 .iter()
-                .map(|it| MigrationTold::of(topology, machines, it))
+                .map(|it| MigrationReport::of(topology, machines, it))
                 .collect(),
             warnings: step.warnings.clone(),
         }
     }
 }
 
-impl MachineTold {
-    fn of(topology: &Topology, machine: &Machine) -> MachineTold {
+impl MachineReport {
+    fn of(topology: &Topology, machine: &Machine) -> MachineReport {
         let cores = machine.vcpus.iter().filter_map(|vcpu| vcpu.core);
         let memory = machine.memory.iter().enumerate().filter(|(_, bytes)| **bytes > 0);
-        MachineTold {
+        MachineReport {
             name: machine.name.clone(),
             run: machine.vcpus.iter().map(|vcpu| vcpu.run).sum(),
             wait: machine.vcpus.iter().map(|vcpu| vcpu.wait).sum(),
@@ -214,11 +216,11 @@ impl MachineTold {
     }
 }
 
-impl PinTold {
-    fn of(topology: &Topology, machines: &[Machine], pin: &Pin) -> PinTold {
-        PinTold {
-            machine: machines[pin.which.machine].name.clone(),
-            vcpu: pin.which.vcpu,
+impl PinReport {
+    fn of(topology: &Topology, machines: &[Machine], pin: &Pin) -> PinReport {
+        PinReport {
+            machine: machines[pin.index.machine].name.clone(),
+            vcpu: pin.index.vcpu,
             processors: pin.to.processors(topology).into_iter().collect(),
             displaces: pin.displaces,
             why: pin.why.to_string(),
@@ -226,9 +228,9 @@ impl PinTold {
     }
 }
 
-impl MigrationTold {
-    fn of(topology: &Topology, machines: &[Machine], migration: &Migration) -> MigrationTold {
-        MigrationTold {
+impl MigrationReport {
+    fn of(topology: &Topology, machines: &[Machine], migration: &Migration) -> MigrationReport {
+        MigrationReport {
             machine: machines[migration.machine].name.clone(),
             from: topology.nodes[migration.from].number,
             to: topology.nodes[migration.to].number,

@@ -1,4 +1,4 @@
-//! Which machines run, and which threads their vCPUs are.
+//! The machines that run, and the threads of their vCPUs.
 
 use super::memory::Memory;
 use super::times::Thread;
@@ -10,7 +10,7 @@ use vshmem_hypervisor::running::Running;
 use vshmem_hypervisor::state::machine::MachineState;
 use vshmem_placement::rules::Insist;
 
-/// Seconds for which what was seen of a machine's memory is taken for true.
+/// Seconds after which a machine's memory is looked at again: the kernel looks at each page of it then.
 const MEMORY_AGE: f64 = 10.0;
 
 /// A machine that runs.
@@ -18,15 +18,15 @@ pub struct Machine {
     /// Its cluster and its name in that.
     pub name: String,
     pub process: Process,
-    /// Its vCPUs' threads, in order, with what they had at the last look.
+    /// Its vCPUs' threads, in order, with their times at the last observation.
     pub threads: Vec<(i32, Thread)>,
-    /// Where its memory is, and when that was looked up.
+    /// Its memory, and when that was looked at.
     pub memory: Option<(Instant, Memory)>,
-    /// Where moving its memory goes on.
+    /// The address at which moving its memory goes on.
     pub place: u64,
     /// Why its vCPUs must not be moved, if they must not.
     pub stays: Option<String>,
-    /// Its vCPUs may still run only where somebody else has put them.
+    /// None of its vCPUs has been moved yet.
     pub fresh: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct Machines {
 }
 
 impl Machines {
-    /// Looks which machines run now.
+    /// Finds the machines that run now.
     pub fn refresh(&mut self) -> Result<()> {
         let mut before: HashMap<(i32, u64), Machine> =
             self.all.drain(..).map(|it| ((it.process.pid, it.process.started), it)).collect();
@@ -78,7 +78,7 @@ impl Machine {
         Machine { name, process, threads, memory: None, place: 0, stays: None, fresh: true }
     }
 
-    /// Where its memory is.
+    /// Its memory; `None` if that can't be seen.
     pub fn memory(&mut self) -> Option<&Memory> {
         let is_old = |(then, _): &(Instant, Memory)| then.elapsed().as_secs_f64() > MEMORY_AGE;
         if self.memory.as_ref().is_none_or(is_old) {

@@ -1,10 +1,10 @@
-//! On which nodes a machine's memory is, whether it can be moved, and moving it.
+//! A machine's memory: the nodes that it is on, whether it can be moved, and moving it.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Pages that are moved by one system call: a machine that needs one of them waits so long at most.
+/// Pages that are moved by one system call. A machine that needs one of them waits until it returns.
 const CHUNK: usize = 1024;
 /// Mappings smaller than this are not the machine's memory.
 const LEAST: u64 = 16 << 20;
@@ -22,7 +22,7 @@ struct Mapping {
     bound: bool,
 }
 
-/// Where a process's memory is.
+/// The memory of a process.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     /// Bytes on each node, by the numbers that Linux gives them.
@@ -94,7 +94,7 @@ impl Memory {
         Ok(moved)
     }
 
-    /// So much has been moved since it was read.
+    /// Counts bytes as moved since it was read.
     pub fn moved(&mut self, ways: (u32, u32), bytes: u64) {
         for (node, all) in &mut self.nodes {
             if *node == ways.0 {

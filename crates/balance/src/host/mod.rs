@@ -1,14 +1,14 @@
-//! The machines that run on this host: what is seen of them, and carrying out what the policy decides.
+//! The machines that run on this host: observing them, and carrying out the policy's decisions.
 //!
 //! | module | subject |
 //! | --- | --- |
 //! | `live` | the command: steps until it is interrupted, and what it says |
-//! | `session` | from the first look at a host until all is as it was before |
-//! | `machines` | which machines run, and which threads their vCPUs are |
-//! | `times` | who ran where, and who waited |
-//! | `memory` | on which nodes a machine's memory is, and moving it |
+//! | `session` | this host while it is balanced, until all is as it was before |
+//! | `machines` | the machines that run, and the threads of their vCPUs |
+//! | `times` | times that threads and processors ran, and threads waited |
+//! | `memory` | the nodes of a machine's memory, and moving it |
 //! | `threads` | the processors that threads may run on |
-//! | `ledger` | what was changed, for whoever has to undo it |
+//! | `ledger` | each change of this host, written down so that it can be undone |
 //! | `kernel` | the kernel's own balancing, which would work against this |
 
 mod kernel;

@@ -1,4 +1,4 @@
-//! From the first look at a host until all is as it was before.
+//! This host while it is balanced: from the first observation until all is as it was before.
 
 use super::ledger::Ledger;
 use super::machines::Machines;
@@ -13,7 +13,7 @@ use std::time::Instant;
 use vshmem_base::Result;
 use vshmem_place::topology::Topology;
 
-/// Seconds between looks at which machines there are.
+/// Seconds between two searches for machines, which read every cluster's record.
 const REFRESH: f64 = 1.0;
 
 /// This host while it is balanced.
@@ -21,24 +21,28 @@ pub struct Session {
     /// Its cores and nodes.
     pub topology: Topology,
     settings: Settings,
+    /// The core of each logical processor.
     core_of: HashMap<u32, usize>,
     machines: Machines,
+    /// The time of the last search for machines.
     refreshed: Option<Instant>,
     history: History,
-    looked: Instant,
+    /// The time of the last observation.
+    observed: Instant,
     processors: Processors,
-    /// What was changed; `None` if nothing may be.
+    /// `None` if nothing may be changed.
     ledger: Option<Ledger>,
-    told: HashSet<String>,
+    /// Warnings that were given.
+    warned: HashSet<String>,
 }
 
-/// A step: what was seen and decided.
+/// A step: an observation and a decision.
 pub struct Step {
-    /// What was seen.
+    /// The observation.
     pub seen: Observation,
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
-    /// What else there is to say, each once.
+    /// Warnings that were not given before.
     pub warnings: Vec<String>,
 }
 
@@ -57,22 +61,23 @@ impl Session {
             machines: Machines::default(),
             refreshed: None,
             history: History::default(),
-            looked: Instant::now(),
+            observed: Instant::now(),
             processors: Processors::read(),
             ledger: if dry { None } else { Some(Ledger::open()?) },
-            told: HashSet::new(),
+            warned: HashSet::new(),
         };
         session.machines.refresh()?;
-        session.looked = Instant::now();
+        session.observed = Instant::now();
         Ok(session)
     }
 
-    /// How many machines there are, and how many vCPUs they have.
+    /// The numbers of machines and of vCPUs.
     pub fn count(&self) -> (usize, usize) {
         (self.machines.all.len(), self.machines.all.iter().map(|it| it.threads.len()).sum())
     }
 
-    /// Turns the kernel's own NUMA balancing off until the end. What stands in the way, if anything does.
+    /// Turns the kernel's own NUMA balancing off until the end. Returns what stands in the way, if anything
+    /// does.
     pub fn keep_kernel_off(&mut self) -> Option<String> {
         // On one node it does nothing.
         let ledger = self.ledger.as_mut().filter(|_| self.topology.nodes.len() > 1)?;
@@ -81,10 +86,10 @@ impl Session {
         })
     }
 
-    /// Looks, decides and, unless nothing may be changed, does what is decided.
+    /// Observes, decides and, unless nothing may be changed, carries the decision out.
     ///
     /// # Errors
-    /// Machines can't be looked for, or what is to be changed can't be written down.
+    /// Machines can't be searched for, or the ledger can't be written.
     pub fn step(&mut self) -> Result<Step> {
         let is_due = |then: Instant| then.elapsed().as_secs_f64() >= REFRESH;
         if self.refreshed.is_none_or(is_due) {
@@ -105,21 +110,21 @@ impl Session {
             warnings.push(format!("{name} is left alone: {why}"));
         }
         warnings.extend(decision.notes.iter().map(|note| format!("{}: {}", note.machine, note.text)));
-        warnings.retain(|text| self.told.insert(text.clone()));
+        warnings.retain(|text| self.warned.insert(text.clone()));
         Ok(Step { seen, decision, warnings })
     }
 
     /// Puts all threads where they might run before, and the kernel's own balancing on again if it was.
-    /// Returns for how many threads, and what could not be undone.
+    /// Returns the number of threads, and a sentence for each failure.
     pub fn end(&mut self) -> (usize, Vec<String>) {
         self.ledger.as_mut().map(Ledger::undo).unwrap_or_default()
     }
 
     fn observe(&mut self) -> Observation {
         let (processors, now) = (Processors::read(), Instant::now());
-        let seconds = (now - self.looked).as_secs_f64().max(1e-3);
+        let seconds = (now - self.observed).as_secs_f64().max(1e-3);
         let mut others = processors.since(&self.processors, &self.topology, seconds);
-        (self.processors, self.looked) = (processors, now);
+        (self.processors, self.observed) = (processors, now);
         let mut machines = Vec::new();
         for machine in &mut self.machines.all {
             let process = machine.process;
@@ -151,7 +156,7 @@ impl Session {
         Observation { seconds, others, free, machines }
     }
 
-    /// Writes down where the threads of machines may run that are about to be moved for the first time.
+    /// Writes down the processors of machines' threads that are about to be moved for the first time.
     fn write_down(&mut self) -> Result<()> {
         let Some(ledger) = &mut self.ledger else { return Ok(()) };
         for machine in self.machines.all.iter().filter(|machine| machine.fresh && machine.stays.is_none()) {
@@ -161,7 +166,7 @@ impl Session {
         Ok(())
     }
 
-    /// Pins vCPUs. Those of new machines that are not pinned may run anywhere from now on.
+    /// Pins vCPUs. Others of new machines may run anywhere from now on.
     fn pin(&mut self, pins: &[Pin], warnings: &mut Vec<String>) {
         let mut places: HashMap<(usize, usize), Place> = HashMap::new();
         for (machine, it) in self.machines.all.iter_mut().enumerate().filter(|(_, it)| it.fresh) {
@@ -170,7 +175,7 @@ impl Session {
                 places.extend((0..it.threads.len()).map(|vcpu| ((machine, vcpu), Place::Anywhere)));
             }
         }
-        places.extend(pins.iter().map(|pin| ((pin.which.machine, pin.which.vcpu), pin.to)));
+        places.extend(pins.iter().map(|pin| ((pin.index.machine, pin.index.vcpu), pin.to)));
         for ((machine, vcpu), place) in places {
             let machine = &mut self.machines.all[machine];
             let processors = place.processors(&self.topology);
@@ -182,7 +187,7 @@ impl Session {
         }
     }
 
-    /// Moves memory, as much as could be.
+    /// Moves memory, as far as that is possible; false if nothing moved.
     fn migrate(&mut self, migration: &mut Migration, warnings: &mut Vec<String>) -> bool {
         let number = |node: usize| self.topology.nodes[node].number;
         let ways = (number(migration.from), number(migration.to));
@@ -204,7 +209,7 @@ impl Session {
     }
 }
 
-/// What tells a thread or process from one that had its number before.
+/// A number that no thread or process has that had the same pid before.
 fn key(started: u64, number: i32) -> u64 {
     (started << 22) ^ number as u64
 }

@@ -1,4 +1,4 @@
-//! The processors that threads may run on, of which some end meanwhile.
+//! The processors on which threads may run. A thread may end at any time.
 
 use rustix::io::Errno;
 use std::io;

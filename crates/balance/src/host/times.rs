@@ -1,4 +1,4 @@
-//! Who ran where, and who waited, from what the kernel counts.
+//! Times that threads and processors ran, and threads waited, as the kernel counts them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,7 +7,7 @@ use vshmem_place::topology::Topology;
 /// Ticks of `/proc/stat` in a second (USER_HZ, the same on all architectures that Linux has left).
 const TICKS: f64 = 100.0;
 
-/// What a thread has had, in nanoseconds since it began, and the processor that it ran on last.
+/// A thread's times in nanoseconds since it began, and the processor that it ran on last.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Thread {
     pub run: u64,
@@ -42,7 +42,7 @@ fn processor(text: &str) -> Option<u32> {
     rest.split_ascii_whitespace().nth(36)?.parse().ok()
 }
 
-/// Seconds in which each processor was in use, for whatever: also by the hypervisor under this host.
+/// Seconds in which each processor was in use, the hypervisor under this host included.
 #[derive(Debug, Clone, Default)]
 pub struct Processors(HashMap<u32, f64>);
 

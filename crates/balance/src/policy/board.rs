@@ -1,17 +1,17 @@
-//! Who is where while a decision is made.
+//! The board: all vCPUs and their nodes while a decision is made.
 
 use super::history::History;
 use super::settings::Settings;
-use crate::moves::{Pin, Place, Which, Why};
+use crate::moves::{Pin, Place, VcpuIndex, Why};
 use crate::observation::{Machine, Observation};
 use vshmem_place::topology::{Topology, LOCAL};
 
-/// Part of a core that others may use and a vCPU still has room there.
+/// Part of a core that may be in use by others while it still counts as free.
 const TOLERANCE: f64 = 0.5;
 
 /// A vCPU while a decision is made.
 pub struct Item {
-    pub which: Which,
+    pub index: VcpuIndex,
     pub key: u64,
     pub active: bool,
     /// It must not be moved.
@@ -28,7 +28,7 @@ pub struct Item {
     /// Seconds since it was displaced.
     pub rested: f64,
     pub why: Option<Why>,
-    /// It has to leave its core; that is paid for.
+    /// It has to leave its core, and is counted among those that may.
     displaced: bool,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Board<'a> {
                     self.count[home] += 1;
                 }
                 self.items.push(Item {
-                    which: Which { machine, vcpu },
+                    index: VcpuIndex { machine, vcpu },
                     key: seen.key,
                     active: track.active,
                     stays,
@@ -131,7 +131,7 @@ impl<'a> Board<'a> {
         self.count[node] as f64 > self.room(node)
     }
 
-    /// How many take turns on a core of a node that has so many vCPUs.
+    /// The number of vCPUs and others that take turns on a core of a node that has so many vCPUs.
     fn pressure(&self, node: usize, count: usize) -> f64 {
         (count as f64 + self.others[node]) / self.cores[node].len() as f64
     }
@@ -146,12 +146,12 @@ impl<'a> Board<'a> {
         self.pressure(node, count).max(1.0) * (1.0 + self.settings.stall * self.cost(item, node))
     }
 
-    /// How far a vCPU's memory is from a node.
+    /// The distance of a vCPU's memory from a node: by how much of a local access one takes longer.
     pub fn cost(&self, item: usize, node: usize) -> f64 {
-        self.costs[self.items[item].which.machine][node]
+        self.costs[self.items[item].index.machine][node]
     }
 
-    /// How many processors vCPUs and others want.
+    /// The processors that vCPUs and others want.
     pub fn wanted(&self) -> f64 {
         let vcpus = self.seen.machines.iter().flat_map(|machine| &machine.vcpus);
         vcpus.map(|vcpu| vcpu.run + vcpu.wait).chain(self.others.iter().copied()).sum()
@@ -214,7 +214,7 @@ impl<'a> Board<'a> {
         nodes
     }
 
-    /// What has changed, and what there is to remember.
+    /// The new places of vCPUs, and the history for the next decision.
     pub fn finish(mut self) -> (Vec<Pin>, History) {
         let mut pins = Vec::new();
         for item in self.items.iter().filter(|item| !item.stays) {
@@ -226,7 +226,7 @@ impl<'a> Board<'a> {
             track.place = item.place;
             if item.place != item.before {
                 let why = item.why.unwrap_or(if item.active { Why::Active } else { Why::Idle });
-                pins.push(Pin { which: item.which, to: item.place, displaces, why });
+                pins.push(Pin { index: item.index, to: item.place, displaces, why });
             }
         }
         (pins, self.history)

@@ -1,10 +1,11 @@
-//! Which core of its node each active vCPU has.
+//! The core of its node that each active vCPU has.
 
 use super::board::Board;
 use crate::moves::{Place, Why};
 use std::collections::HashMap;
 
-/// Seconds for which vCPUs go on sharing the cores of their node when there are enough again.
+/// Seconds for which vCPUs go on sharing the cores of their node when there are enough again: the next one
+/// that becomes active does not have all of them moved.
 const LINGER: f64 = 1.0;
 /// Use of a core by others from which on a vCPU that waits there leaves it.
 const BUSY: f64 = 0.6;
@@ -42,7 +43,7 @@ fn share(board: &mut Board<'_>, node: usize, items: &[usize]) {
 
 /// The cores of a node while they are given out.
 struct Cores {
-    /// Who has a core.
+    /// The vCPU of each core that is given out.
     taken: HashMap<usize, usize>,
 }
 
@@ -92,11 +93,11 @@ fn take(board: &mut Board<'_>, cores: &mut Cores, item: usize, core: usize, why:
 /// The best free core: not one that others use, then under the cache where most of its machine is, then under
 /// the one with most room.
 fn choose(board: &Board<'_>, cores: &Cores, node: usize, item: usize) -> Option<usize> {
-    let machine = board.items[item].which.machine;
+    let machine = board.items[item].index.machine;
     let mut mates: HashMap<usize, (usize, usize)> = HashMap::new();
     for (core, other) in &cores.taken {
         let (own, all) = mates.entry(board.topology.cores[*core].cache).or_default();
-        *own += usize::from(board.items[*other].which.machine == machine);
+        *own += usize::from(board.items[*other].index.machine == machine);
         *all += 1;
     }
     let free = board.cores[node].iter().copied().filter(|core| !cores.taken.contains_key(core));

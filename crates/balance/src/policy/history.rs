@@ -1,4 +1,4 @@
-//! What the policy remembers.
+//! The policy's memory of earlier observations and decisions.
 
 use super::settings::Settings;
 use crate::moves::Place;
@@ -6,15 +6,15 @@ use crate::observation::{Observation, Vcpu};
 use std::collections::HashMap;
 use vshmem_place::topology::Topology;
 
-/// Seconds over which the use of cores by others, and where machines run, is averaged.
-const SLOW: f64 = 5.0;
-/// vCPUs by which that average may still differ when it is taken for what is seen now: it would come ever
-/// closer, and memory that pays just so would follow after any time.
-const NEAR: f64 = 0.25;
-/// Seconds over which a newly seen load of others counts in part only.
-const OTHERS: f64 = 2.0;
+/// Seconds over which the place of a machine's vCPUs is averaged: memory follows only what lasts.
+const RESIDENCE_TIME: f64 = 5.0;
+/// vCPUs by which that average may differ from what is seen now and is set to it: it would come ever closer
+/// else, and memory that hardly pays would follow after any time.
+const CLOSE_ENOUGH: f64 = 0.25;
+/// Seconds over which the use of cores by others is averaged.
+const OTHERS_TIME: f64 = 2.0;
 
-/// What the policy remembers of earlier observations and decisions.
+/// The policy's memory of earlier observations and decisions.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     /// Seconds of all observations.
@@ -27,7 +27,7 @@ pub struct History {
     pub(super) shared_until: Vec<f64>,
 }
 
-/// A vCPU.
+/// The history of a vCPU.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Track {
     pub active: bool,
@@ -37,7 +37,7 @@ pub(super) struct Track {
     pub moved: f64,
 }
 
-/// A machine.
+/// The history of a machine.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Residence {
     /// Active vCPUs on each node, averaged.
@@ -63,7 +63,7 @@ impl History {
         self.others.resize(topology.cores.len(), 0.0);
         self.shared_until.resize(topology.nodes.len(), 0.0);
         for (average, now) in self.others.iter_mut().zip(&seen.others) {
-            *average += (now.clamp(0.0, 1.0) - *average) * part(seen.seconds, OTHERS);
+            *average += (now.clamp(0.0, 1.0) - *average) * part(seen.seconds, OTHERS_TIME);
         }
         let mut vcpus = std::mem::take(&mut self.vcpus);
         let mut machines = std::mem::take(&mut self.machines);
@@ -80,8 +80,8 @@ impl History {
             let mut residence = machines.remove(&machine.key).unwrap_or_default();
             residence.vcpus.resize(topology.nodes.len(), 0.0);
             for (average, now) in residence.vcpus.iter_mut().zip(here) {
-                *average += (now - *average) * part(seen.seconds, SLOW);
-                if (now - *average).abs() < NEAR {
+                *average += (now - *average) * part(seen.seconds, RESIDENCE_TIME);
+                if (now - *average).abs() < CLOSE_ENOUGH {
                     *average = now;
                 }
             }
@@ -91,7 +91,7 @@ impl History {
     }
 }
 
-/// How much of an average over `whole` seconds the last `seconds` are.
+/// The weight of the last `seconds` in an average over `whole` seconds.
 fn part(seconds: f64, whole: f64) -> f64 {
     1.0 - (-seconds / whole).exp()
 }

@@ -3,23 +3,12 @@
 use super::board::Board;
 use crate::moves::{Migration, Note};
 
-/// Memory that stays free on a node.
+/// Bytes that stay free on a node: the host's own programs need some.
 const SPARE: u64 = 256 << 20;
-/// Seconds in which vCPUs may still come to their memory before it follows them.
-const PATIENCE: f64 = 3.0;
+/// Seconds in which vCPUs may still come to their memory before it follows them: to move them costs less.
+const FOLLOWS_AFTER: f64 = 3.0;
 
-/// A way to move memory of a machine.
-#[derive(Clone, Copy)]
-struct Way {
-    machine: usize,
-    from: usize,
-    to: usize,
-    bytes: u64,
-    /// Seconds a second.
-    gain: f64,
-}
-
-/// What memory moves in this step, and of which machines it would and can't.
+/// The memory that moves in this step, and notes of machines whose memory should move and can't.
 pub fn follow(board: &mut Board<'_>) -> (Vec<Migration>, Vec<Note>) {
     let (mut ways, mut notes) = (Vec::new(), Vec::new());
     for machine in 0..board.seen.machines.len() {
@@ -31,7 +20,7 @@ pub fn follow(board: &mut Board<'_>) -> (Vec<Migration>, Vec<Note>) {
             _ => clock,
         };
         residence.way = best.map(|way| (way.from, way.to, since));
-        let Some(way) = best.filter(|_| clock - since >= PATIENCE) else { continue };
+        let Some(way) = best.filter(|_| clock - since >= FOLLOWS_AFTER) else { continue };
         match &board.seen.machines[machine].memory_stays {
             None => ways.push(way),
             Some(why) => {
@@ -58,8 +47,7 @@ pub fn follow(board: &mut Board<'_>) -> (Vec<Migration>, Vec<Note>) {
         if let Some(Some(free)) = free.get_mut(way.to) {
             *free -= bytes;
         }
-        let Way { machine, from, to, gain, .. } = way;
-        migrations.push(Migration { machine, from, to, bytes, gain });
+        migrations.push(Migration { bytes, ..way });
     }
     (migrations, notes)
 }
@@ -71,7 +59,7 @@ fn residence<'a>(board: &'a mut Board<'_>, machine: usize) -> &'a mut super::his
 
 /// The move of a machine's memory from one node to another that gains most for each byte and pays. One that
 /// is under way pays as long as it gains at all.
-fn best(board: &Board<'_>, machine: usize) -> Option<Way> {
+fn best(board: &Board<'_>, machine: usize) -> Option<Migration> {
     let seen = &board.seen.machines[machine];
     let residence = &board.history.machines[&seen.key];
     let all: u64 = seen.memory.iter().sum();
@@ -85,12 +73,12 @@ fn best(board: &Board<'_>, machine: usize) -> Option<Way> {
         };
         let nearer: f64 = residence.vcpus.iter().enumerate().map(nearer).sum();
         let gain = board.settings.stall * nearer * bytes as f64 / all as f64;
-        Way { machine, from, to, bytes, gain }
+        Migration { machine, from, to, bytes, gain }
     });
-    let pays = |way: &Way| {
+    let pays = |way: &Migration| {
         let cost = way.bytes as f64 * board.settings.copy;
         let has_begun = residence.way.is_some_and(|(from, to, since)| {
-            (from, to) == (way.from, way.to) && board.history.clock - since > PATIENCE
+            (from, to) == (way.from, way.to) && board.history.clock - since > FOLLOWS_AFTER
         });
         match has_begun {
             true => way.gain > 0.0,
@@ -98,7 +86,7 @@ fn best(board: &Board<'_>, machine: usize) -> Option<Way> {
         }
     };
     // A node takes only what it has room for; the rest stays.
-    let has_room = |way: &Way| {
+    let has_room = |way: &Migration| {
         board.seen.free.get(way.to).copied().flatten().is_none_or(|free| free > SPARE + way.bytes.min(SPARE))
     };
     let ways = ways.filter(|way| pays(way) && has_room(way));

@@ -26,20 +26,20 @@ use crate::observation::Observation;
 use board::Board;
 use vshmem_place::topology::Topology;
 
-/// What is to be done.
+/// A decision.
 #[derive(Debug, Default)]
 pub struct Decision {
     /// vCPUs that may run elsewhere from now on.
     pub pins: Vec<Pin>,
     /// Memory that moves.
     pub migrations: Vec<Migration>,
-    /// What would help and can't be done.
+    /// Moves that would help and can't be made.
     pub notes: Vec<Note>,
-    /// What the next decision needs to know of this one.
+    /// The history, for the next decision.
     pub history: History,
 }
 
-/// Decides what to do.
+/// Decides on moves.
 pub fn decide(topology: &Topology, settings: &Settings, seen: &Observation, history: History) -> Decision {
     let history = history.after(topology, settings, seen);
     let mut board = Board::new(topology, settings, seen, history);

@@ -1,9 +1,9 @@
-//! Which node each active vCPU is on.
+//! The node that each active vCPU is on.
 
 use super::board::Board;
 use crate::moves::{Place, Why};
 
-/// Gives each active vCPU a node, as far as so many may be moved. What waits comes first.
+/// Gives each active vCPU a node, as far as so many may be moved. vCPUs that wait come first.
 pub fn assign(board: &mut Board<'_>) {
     relieve(board);
     settle(board);
@@ -135,7 +135,7 @@ fn come_near(board: &mut Board<'_>) {
     }
 }
 
-/// What a vCPU gains most on a node where it waits no longer, if that pays.
+/// The most that a vCPU gains on a node where it waits no longer, and that node, if it pays.
 fn gain(board: &Board<'_>, item: usize) -> Option<(f64, usize)> {
     let home = board.items[item].home?;
     let no_fuller =

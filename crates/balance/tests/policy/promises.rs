@@ -1,14 +1,14 @@
 //! What the policy promises, on simulated hosts with a constant load and on observations of any kind.
 
+use super::simulator::model::Model;
+use super::simulator::program::Program;
+use super::simulator::rule::Rule;
+use super::simulator::world::{host, Workload, World};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use vshmem_balance::moves::{Place, Why};
 use vshmem_balance::observation::{Machine, Observation, Vcpu};
 use vshmem_balance::policy::{decide, Decision, History, Settings};
-use vshmem_balance::simulator::model::Model;
-use vshmem_balance::simulator::program::Program;
-use vshmem_balance::simulator::rule::Rule;
-use vshmem_balance::simulator::world::{host, Guest, World};
 use vshmem_place::topology::Topology;
 
 const GIB: u64 = 1 << 30;
@@ -30,10 +30,10 @@ fn machines() -> impl Strategy<Value = Vec<(Vec<usize>, usize)>> {
     proptest::collection::vec((proptest::collection::vec(0usize..64, 1..7), 0usize..4), 1..8)
 }
 
-fn guest(topology: &Topology, cores: &[usize], node: usize, work: f64, memory_stays: bool) -> Guest {
+fn workload(topology: &Topology, cores: &[usize], node: usize, work: f64, memory_stays: bool) -> Workload {
     let mut memory = vec![0; topology.nodes.len()];
     memory[node % topology.nodes.len()] = GIB;
-    Guest {
+    Workload {
         places: cores.iter().map(|core| Place::Core(core % topology.cores.len())).collect(),
         program: Program { work, pause: 0.0 },
         memory,
@@ -52,9 +52,9 @@ proptest! {
         topology in hosts(), wanted in machines(), moves in 1usize..6, stays in any::<bool>(), seed in 0u64..1000,
     ) {
         // Work without an end: who is active is drawn once.
-        let guests = wanted.iter().map(|(cores, node)| guest(&topology, cores, *node, 1e9, stays)).collect();
+        let workloads = wanted.iter().map(|(cores, node)| workload(&topology, cores, *node, 1e9, stays)).collect();
         let model = Model::default();
-        let mut world = World::new(&topology, &model, guests, STEP, seed);
+        let mut world = World::new(&topology, &model, workloads, STEP, seed);
         let mut rule = Rule::numa_first(INTERVAL, Settings { moves, ..Settings::default() });
         let begin = world.run(60.0, &mut rule);
         prop_assert!(begin.most_moves <= moves, "{} moves at once", begin.most_moves);
@@ -71,8 +71,8 @@ proptest! {
         let of_node = topology.cores.len() / topology.nodes.len();
         prop_assume!(cores.len() <= of_node);
         let model = Model::default();
-        let guests = vec![guest(&topology, &cores, node, 1e9, true)];
-        let mut world = World::new(&topology, &model, guests, STEP, 1);
+        let workloads = vec![workload(&topology, &cores, node, 1e9, true)];
+        let mut world = World::new(&topology, &model, workloads, STEP, 1);
         let mut rule = Rule::numa_first(INTERVAL, Settings::default());
         world.run(3.0, &mut rule);
         let then = world.run(1.0, &mut rule);
@@ -83,14 +83,14 @@ proptest! {
     /// 0.1 s for a gain of a whole local access.
     #[test]
     fn nobody_ping_pongs(topology in hosts(), wanted in machines(), seed in 0u64..1000) {
-        let guests: Vec<_> = wanted.iter().map(|(cores, node)| guest(&topology, cores, *node, 0.05, true)).collect();
+        let workloads: Vec<_> = wanted.iter().map(|(cores, node)| workload(&topology, cores, *node, 0.05, true)).collect();
         let vcpus: usize = wanted.iter().map(|(cores, _)| cores.len()).sum();
         let model = Model::default();
-        let mut none = World::new(&topology, &model, guests.clone(), STEP, seed);
-        let mut world = World::new(&topology, &model, guests, STEP, seed);
+        let mut none = World::new(&topology, &model, workloads.clone(), STEP, seed);
+        let mut world = World::new(&topology, &model, workloads, STEP, seed);
         let mut rule = Rule::numa_first(INTERVAL, Settings::default());
         let with = world.run(20.0, &mut rule);
-        let without = none.run(20.0, &mut Rule::Nobody);
+        let without = none.run(20.0, &mut Rule::KernelAlone);
         prop_assert!(with.moves as f64 <= 20.0 / INTERVAL * vcpus as f64);
         // Pinned by hand, it can't be better by more than chance, which is much where vCPUs are few.
         prop_assert!(with.stretch() <= without.stretch() * 1.6, "{} against {}", with.stretch(), without.stretch());
@@ -156,9 +156,9 @@ fn check(
     prop_assert!(displaced <= settings.moves);
     let mut owners = HashMap::new();
     for pin in &decision.pins {
-        let machine = &seen.machines[pin.which.machine];
+        let machine = &seen.machines[pin.index.machine];
         prop_assert!(machine.vcpus_stay.is_none());
-        let vcpu = &machine.vcpus[pin.which.vcpu];
+        let vcpu = &machine.vcpus[pin.index.vcpu];
         if let Place::Core(core) = pin.to {
             prop_assert!(core < topology.cores.len());
             prop_assert_eq!(owners.insert(core, vcpu.key), None, "two vCPUs were given one core");
@@ -203,7 +203,7 @@ fn an_idle_vcpu_gives_its_core_up_to_one_that_is_near_its_memory() {
     assert!(first.notes.is_empty());
     let idle = [(vec![at(0, 0.0), at(1, 1.0), at(2, 1.0)], 0, true)];
     let second = decide(&topology, &Settings::default(), &observation(&topology, &idle), first.history);
-    let told: Vec<_> = second.pins.iter().map(|pin| (pin.which.vcpu, pin.to, pin.why)).collect();
+    let told: Vec<_> = second.pins.iter().map(|pin| (pin.index.vcpu, pin.to, pin.why)).collect();
     assert_eq!(told, [(0, Place::Anywhere, Why::Idle), (2, Place::Core(0), Why::Near(1.0))]);
 }
 
@@ -262,9 +262,10 @@ fn memory_that_pays_just_so_follows_soon() {
     let topology = host("a row", 1, 3, 1, distances, 64 * GIB);
     let wanted: [(&[usize], usize); 6] =
         [(&[0, 0], 3), (&[0], 0), (&[6], 1), (&[12, 0, 30, 30], 2), (&[39], 1), (&[36, 3, 0, 15, 12], 2)];
-    let guests = wanted.iter().map(|(cores, node)| guest(&topology, cores, *node, 1e9, false)).collect();
+    let workloads =
+        wanted.iter().map(|(cores, node)| workload(&topology, cores, *node, 1e9, false)).collect();
     let model = Model::default();
-    let mut world = World::new(&topology, &model, guests, STEP, 637);
+    let mut world = World::new(&topology, &model, workloads, STEP, 637);
     let mut rule = Rule::numa_first(INTERVAL, Settings { moves: 1, ..Settings::default() });
     world.run(22.0, &mut rule);
     let then = world.run(60.0, &mut rule);

@@ -6,15 +6,11 @@
 //! | `program` | what machines do: sections with as many active vCPUs as there is parallelism |
 //! | `world` | the host, step by step, and what is measured |
 //! | `kernel` | which processor the host's scheduler gives each vCPU, within what it may have |
-//! | `rule` | who decides where vCPUs may run: nobody, the policy, or `esxi`, a rule like ESXi's |
-//! | `paper` | the model fitted on some rows of a published table, and what it says of the others |
-//! | `many` | many machines on a large host |
+//! | `rule` | what decides where vCPUs may run: the kernel alone, the policy, or `esxi`, a rule like ESXi's |
 
 mod esxi;
 mod kernel;
-pub mod many;
 pub mod model;
-pub mod paper;
 pub mod program;
 pub mod rule;
 pub mod world;

@@ -1,15 +1,14 @@
-//! Who decides where vCPUs may run.
+//! Rules that decide where vCPUs may run.
 
-use super::esxi::Esxi;
-use crate::moves::Orders;
-use crate::observation::Observation;
-use crate::policy::{decide, History, Settings};
+use super::esxi::{Esxi, Orders};
+use vshmem_balance::observation::Observation;
+use vshmem_balance::policy::{decide, History, Settings};
 use vshmem_place::topology::Topology;
 
 /// A rule that is asked every so often.
 pub enum Rule {
-    /// Nobody: vCPUs stay where they may run at first.
-    Nobody,
+    /// None: vCPUs stay where they may run at first.
+    KernelAlone,
     /// The policy of this crate.
     NumaFirst {
         /// Seconds between decisions.
@@ -44,7 +43,7 @@ impl Rule {
     /// Seconds between decisions.
     pub fn interval(&self) -> f64 {
         match self {
-            Rule::Nobody => f64::INFINITY,
+            Rule::KernelAlone => f64::INFINITY,
             Rule::NumaFirst { interval, .. } => *interval,
             Rule::Esxi(_) => super::esxi::INTERVAL,
         }
@@ -58,11 +57,11 @@ impl Rule {
     /// Decides.
     pub fn decide(&mut self, topology: &Topology, seen: &Observation) -> Orders {
         match self {
-            Rule::Nobody => Orders::default(),
+            Rule::KernelAlone => Orders::default(),
             Rule::NumaFirst { settings, history, .. } => {
                 let decision = decide(topology, settings, seen, std::mem::take(history));
                 *history = decision.history;
-                (decision.pins.iter().map(|pin| (pin.which, pin.to)).collect(), decision.migrations)
+                (decision.pins.iter().map(|pin| (pin.index, pin.to)).collect(), decision.migrations)
             }
             Rule::Esxi(esxi) => esxi.decide(topology, seen),
         }

@@ -4,15 +4,15 @@ use super::kernel::Processors;
 use super::model::Model;
 use super::program::{Program, Section};
 use super::rule::Rule;
-use crate::moves::{Migration, Place};
-use crate::observation::{Machine, Observation, Vcpu};
-use crate::policy::Settings;
 use fastrand::Rng;
+use vshmem_balance::moves::{Migration, Place};
+use vshmem_balance::observation::{Machine, Observation, Vcpu};
+use vshmem_balance::policy::Settings;
 use vshmem_place::topology::{Topology, LOCAL};
 
 /// A machine, or a program of the host.
 #[derive(Debug, Clone)]
-pub struct Guest {
+pub struct Workload {
     /// Where each vCPU may run at first.
     pub places: Vec<Place>,
     /// What it does.
@@ -36,12 +36,6 @@ pub struct Measured {
     pub ran: f64,
     /// Seconds in which they ran, weighed by the part of their memory that was local.
     pub local: f64,
-    /// Seconds in which they waited for a processor.
-    pub waited: f64,
-    /// Seconds in which they waited while a core was idle.
-    pub waited_beside_idle: f64,
-    /// Seconds in which they shared a core with another's SMT sibling while a core was idle.
-    pub shared_beside_idle: f64,
     /// How often a vCPU was sent to another node.
     pub moves: u64,
     /// Bytes of memory that moved.
@@ -51,7 +45,7 @@ pub struct Measured {
 }
 
 struct Thread {
-    guest: usize,
+    workload: usize,
     place: Place,
     /// The processor that it is on, or was on last.
     at: usize,
@@ -80,11 +74,11 @@ pub struct World<'a> {
     clock: f64,
     rng: Rng,
     processors: Processors,
-    guests: Vec<Guest>,
-    /// Each guest has its own, so that it does the same whoever decides.
+    workloads: Vec<Workload>,
+    /// Each workload has its own, so that it does the same under each rule.
     programs: Vec<Rng>,
     phases: Vec<Phase>,
-    /// The first thread of each guest.
+    /// The first thread of each workload.
     first: Vec<usize>,
     threads: Vec<Thread>,
     /// Threads that used each node's memory in the step before, by their share of accesses.
@@ -97,17 +91,17 @@ impl<'a> World<'a> {
     pub fn new(
         topology: &'a Topology,
         model: &'a Model,
-        guests: Vec<Guest>,
+        workloads: Vec<Workload>,
         step: f64,
         seed: u64,
     ) -> World<'a> {
         let mut rng = Rng::with_seed(seed);
         let processors = Processors::new(topology);
         let (mut threads, mut first, mut phases) = (Vec::new(), Vec::new(), Vec::new());
-        let mut programs: Vec<_> = guests.iter().map(|_| rng.fork()).collect();
-        for (index, guest) in guests.iter().enumerate() {
+        let mut programs: Vec<_> = workloads.iter().map(|_| rng.fork()).collect();
+        for (index, workload) in workloads.iter().enumerate() {
             first.push(threads.len());
-            for place in &guest.places {
+            for place in &workload.places {
                 let at = match place {
                     Place::Core(core) => processors.first_of(*core),
                     _ => processors.first_of(rng.usize(..topology.cores.len())),
@@ -115,7 +109,7 @@ impl<'a> World<'a> {
                 let cache = topology.cores[processors.core(at)].cache;
                 let (refill, run, wait) = (0.0, 0.0, 0.0);
                 threads.push(Thread {
-                    guest: index,
+                    workload: index,
                     place: *place,
                     at,
                     left: None,
@@ -125,7 +119,7 @@ impl<'a> World<'a> {
                     wait,
                 });
             }
-            let section = guest.program.next(guest.places.len(), &mut programs[index]);
+            let section = workload.program.next(workload.places.len(), &mut programs[index]);
             phases.push(Phase::Pauses { until: section.pause, section });
         }
         let users = vec![0.0; topology.nodes.len()];
@@ -137,7 +131,7 @@ impl<'a> World<'a> {
             clock: 0.0,
             rng,
             processors,
-            guests,
+            workloads,
             programs,
             phases,
             first,
@@ -177,8 +171,8 @@ impl<'a> World<'a> {
     /// Sections begin.
     fn begin_step(&mut self) {
         self.clock += self.step;
-        for guest in 0..self.guests.len() {
-            self.begin_section(guest);
+        for workload in 0..self.workloads.len() {
+            self.begin_section(workload);
         }
     }
 
@@ -190,21 +184,20 @@ impl<'a> World<'a> {
             }
         }
         let users = std::mem::replace(&mut self.users, vec![0.0; self.topology.nodes.len()]);
-        let idle = self.processors.idle_cores(Place::Anywhere) > 0;
         for thread in 0..self.threads.len() {
             if self.threads[thread].left.is_some() {
-                self.execute(thread, &users, idle);
+                self.execute(thread, &users);
             }
         }
     }
 
-    fn begin_section(&mut self, guest: usize) {
-        let Phase::Pauses { until, section } = &self.phases[guest] else { return };
+    fn begin_section(&mut self, workload: usize) {
+        let Phase::Pauses { until, section } = &self.phases[workload] else { return };
         if *until > self.clock {
             return;
         }
-        let any = self.model.wander > 0.0 && !self.guests[guest].native;
-        let first = self.first[guest];
+        let any = self.model.wander > 0.0 && !self.workloads[workload].native;
+        let first = self.first[workload];
         let (vcpus, work) = (section.vcpus.clone(), section.work);
         for vcpu in &vcpus {
             let thread = first + vcpu;
@@ -213,7 +206,7 @@ impl<'a> World<'a> {
             let to = self.processors.wake(it.at, it.place, any, &mut self.rng);
             self.arrive(thread, to);
         }
-        self.phases[guest] = Phase::Runs { begun: self.clock, threads: vcpus.len(), work };
+        self.phases[workload] = Phase::Runs { begun: self.clock, threads: vcpus.len(), work };
     }
 
     /// Puts a thread on a processor.
@@ -225,7 +218,7 @@ impl<'a> World<'a> {
     /// Does what the host's scheduler does with a thread that is runnable.
     fn reschedule(&mut self, thread: usize) {
         let it = &self.threads[thread];
-        let native = self.guests[it.guest].native;
+        let native = self.workloads[it.workload].native;
         let wanders = !native && self.model.wander > 0.0;
         let to = if !self.processors.is_in(it.at, it.place) {
             Some(self.processors.wake(it.at, it.place, wanders, &mut self.rng))
@@ -242,16 +235,16 @@ impl<'a> World<'a> {
         }
     }
 
-    fn execute(&mut self, thread: usize, users: &[f64], idle: bool) {
+    fn execute(&mut self, thread: usize, users: &[f64]) {
         let it = &self.threads[thread];
-        let guest = &self.guests[it.guest];
+        let workload = &self.workloads[it.workload];
         let core = self.processors.core(it.at);
         let (node, cache) = (self.topology.cores[core].node, self.topology.cores[core].cache);
         let share = 1.0 / f64::from(self.processors.queue(it.at));
-        let all: u64 = guest.memory.iter().sum();
-        let part = |at: usize| match guest.native {
+        let all: u64 = workload.memory.iter().sum();
+        let part = |at: usize| match workload.native {
             true => f64::from(u8::from(at == node)),
-            false => guest.memory[at] as f64 / all as f64,
+            false => workload.memory[at] as f64 / all as f64,
         };
         let parts = (0..users.len()).map(|at| (at, part(at))).filter(|(_, part)| *part > 0.0);
         let mut stretch = 0.0;
@@ -259,20 +252,14 @@ impl<'a> World<'a> {
             self.users[at] += share * part;
             (part, self.topology.distance(node, at), users[at])
         });
-        stretch += self.model.stretch(!guest.native, accesses);
-        let shares_core = self.processors.busy(core) > 1;
-        if shares_core {
+        stretch += self.model.stretch(!workload.native, accesses);
+        if self.processors.busy(core) > 1 {
             stretch /= self.model.sibling;
         }
         let time = self.step * share;
         let measured = &mut self.measured;
         measured.ran += time;
-        measured.waited += self.step - time;
         measured.local += time * part(node);
-        if idle {
-            measured.waited_beside_idle += self.step - time;
-            measured.shared_beside_idle += if shares_core { time } else { 0.0 };
-        }
         let it = &mut self.threads[thread];
         if it.cache != cache {
             (it.cache, it.refill) = (cache, it.refill.max(self.model.refill));
@@ -285,22 +272,22 @@ impl<'a> World<'a> {
         it.left = (left > 0.0).then_some(left);
         if left <= 0.0 {
             self.processors.leave(it.at);
-            let guest = it.guest;
-            self.end_thread(guest);
+            let workload = it.workload;
+            self.end_thread(workload);
         }
     }
 
     /// A thread of a section has done its work.
-    fn end_thread(&mut self, guest: usize) {
-        let Phase::Runs { begun, threads, work } = &mut self.phases[guest] else { return };
+    fn end_thread(&mut self, workload: usize) {
+        let Phase::Runs { begun, threads, work } = &mut self.phases[workload] else { return };
         *threads -= 1;
         if *threads == 0 {
             // It began with the step, and ends after this one.
             self.measured.took += self.clock - *begun + self.step;
             self.measured.ideal += *work;
-            let vcpus = self.guests[guest].places.len();
-            let section = self.guests[guest].program.next(vcpus, &mut self.programs[guest]);
-            self.phases[guest] = Phase::Pauses { until: self.clock + section.pause, section };
+            let vcpus = self.workloads[workload].places.len();
+            let section = self.workloads[workload].program.next(vcpus, &mut self.programs[workload]);
+            self.phases[workload] = Phase::Pauses { until: self.clock + section.pause, section };
         }
     }
 
@@ -308,8 +295,8 @@ impl<'a> World<'a> {
         let seen = self.observe(seconds, rule.sees_at_once());
         let (pins, migrations) = rule.decide(self.topology, &seen);
         let mut displaced = 0;
-        for (which, to) in pins {
-            let thread = &mut self.threads[self.first[which.machine] + which.vcpu];
+        for (index, to) in pins {
+            let thread = &mut self.threads[self.first[index.machine] + index.vcpu];
             displaced += usize::from(thread.left.is_some() && !self.processors.is_in(thread.at, to));
             thread.place = to;
         }
@@ -322,12 +309,12 @@ impl<'a> World<'a> {
 
     /// Moves memory. Its machine pays for the copy.
     fn migrate(&mut self, migration: &Migration) {
-        let guest = &mut self.guests[migration.machine];
-        let bytes = migration.bytes.min(guest.memory[migration.from]);
-        guest.memory[migration.from] -= bytes;
-        guest.memory[migration.to] += bytes;
+        let workload = &mut self.workloads[migration.machine];
+        let bytes = migration.bytes.min(workload.memory[migration.from]);
+        workload.memory[migration.from] -= bytes;
+        workload.memory[migration.to] += bytes;
         self.measured.migrated += bytes;
-        let vcpus = guest.places.len();
+        let vcpus = workload.places.len();
         let cost = bytes as f64 * Settings::default().copy / vcpus as f64;
         let first = self.first[migration.machine];
         for thread in &mut self.threads[first..first + vcpus] {
@@ -339,12 +326,12 @@ impl<'a> World<'a> {
     fn observe(&mut self, seconds: f64, now: bool) -> Observation {
         let mut free: Vec<_> = self.topology.nodes.iter().map(|node| node.memory).collect();
         let mut machines = Vec::new();
-        for (index, guest) in self.guests.iter().enumerate() {
-            for (free, used) in free.iter_mut().zip(&guest.memory) {
+        for (index, workload) in self.workloads.iter().enumerate() {
+            for (free, used) in free.iter_mut().zip(&workload.memory) {
                 *free = free.map(|free| free.saturating_sub(*used));
             }
             let first = self.first[index];
-            let threads = self.threads[first..first + guest.places.len()].iter_mut().enumerate();
+            let threads = self.threads[first..first + workload.places.len()].iter_mut().enumerate();
             let vcpus = threads.map(|(vcpu, thread)| {
                 let (run, wait) = (std::mem::take(&mut thread.run), std::mem::take(&mut thread.wait));
                 let (run, wait) = match now {
@@ -356,8 +343,8 @@ impl<'a> World<'a> {
             machines.push(Machine {
                 name: format!("vm{index}"),
                 key: index as u64,
-                memory: guest.memory.clone(),
-                memory_stays: guest.memory_stays.clone(),
+                memory: workload.memory.clone(),
+                memory_stays: workload.memory_stays.clone(),
                 vcpus_stay: None,
                 vcpus: vcpus.collect(),
             });

@@ -2,15 +2,18 @@
 //! its vCPUs run and to which its memory goes. Every two seconds, if nodes' loads differ by a tenth or more,
 //! machines get another home.
 
-use crate::moves::{Migration, Orders, Place, Which};
-use crate::observation::{Machine, Observation};
 use std::collections::HashMap;
+use vshmem_balance::moves::{Migration, Place, VcpuIndex};
+use vshmem_balance::observation::{Machine, Observation};
 use vshmem_place::topology::Topology;
 
 /// Seconds between decisions.
 pub const INTERVAL: f64 = 2.0;
 /// A difference of loads from which on machines move.
 const IMBALANCE: f64 = 0.10;
+
+/// New places of vCPUs, and moves of memory.
+pub type Orders = (Vec<(VcpuIndex, Place)>, Vec<Migration>);
 
 /// The rule, and the homes that it has given.
 pub struct Esxi {
@@ -66,12 +69,12 @@ impl Esxi {
         (left < difference).then_some((index, to))
     }
 
-    fn pins(&self, seen: &Observation, before: &HashMap<u64, usize>) -> Vec<(Which, Place)> {
+    fn pins(&self, seen: &Observation, before: &HashMap<u64, usize>) -> Vec<(VcpuIndex, Place)> {
         let mut pins = Vec::new();
         for (machine, it) in seen.machines.iter().enumerate() {
             let home = self.homes[&it.key];
             if before.get(&it.key) != Some(&home) {
-                let all = (0..it.vcpus.len()).map(|vcpu| (Which { machine, vcpu }, Place::Node(home)));
+                let all = (0..it.vcpus.len()).map(|vcpu| (VcpuIndex { machine, vcpu }, Place::Node(home)));
                 pins.extend(all);
             }
         }

@@ -1,7 +1,7 @@
 //! Which processor the host's scheduler gives each vCPU, within the place where it may run.
 
-use crate::moves::Place;
 use fastrand::Rng;
+use vshmem_balance::moves::Place;
 use vshmem_place::topology::Topology;
 
 /// Of so many steps in one, a vCPU that waits looks for a less loaded processor when no core is idle.
