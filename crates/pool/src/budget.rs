@@ -1,4 +1,4 @@
-//! How much of a pool one call may look at.
+//! The budget of a call: what it may spend on looking at a pool.
 //!
 //! Whatever a member has written into a pool, a call comes to an end soon: each look at pool memory by a
 //! number or a link that was read there costs some of the call's budget, and so does each question to the
@@ -14,16 +14,17 @@
 use crate::Kernel;
 use core::cell::Cell;
 
-/// What a call may spend: about a third of a second. Walking through all of a pool with 10^6 IPC objects of
-/// each kind, a set of 32,000 semaphores, or a queue of 10^6 messages costs a part of it.
+/// The units that a call may spend: about a third of a second. Walking through all of a pool with 10^6 IPC
+/// objects of each kind, a set of 32,000 semaphores, or a queue of 10^6 messages costs a part of it.
 pub const CALL: u64 = 1 << 25;
 /// A look at a word somewhere in the pool: as a rule it misses all caches.
 pub const LOOK: u64 = 8;
-/// One at the next record of a table that is gone through in order, of which the processor has most by then.
+/// A look at the next record of a table that is gone through in order, of which the processor has most by
+/// then.
 pub const STEP: u64 = 2;
 /// A question to the kernel.
 pub const ASK: u64 = 96;
-/// One that is answered by a file in `/proc`.
+/// A question to the kernel that a file in `/proc` answers.
 pub const SEARCH: u64 = 10 * ASK;
 /// Nanoseconds in a unit.
 const UNIT: u64 = 10;
@@ -46,7 +47,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// So many units, one at the least.
+    /// A budget of so many units, one at the least.
     #[inline(always)]
     pub const fn new(units: u64) -> Budget {
         Budget { left: Cell::new(units), whole: units, waited: Cell::new(0) }
@@ -94,7 +95,7 @@ impl Budget {
         self.waited.set(self.waited.get().saturating_sub(slept));
     }
 
-    /// The same for the next piece of a tool's work on the same pool: what was waited for locks still counts.
+    /// Begins anew for the next piece of a tool's work on the same pool: waits for locks go on being counted.
     pub fn refill(&self) {
         self.left.set(self.whole);
     }
@@ -123,7 +124,7 @@ impl Budget {
         self.waited.get()
     }
 
-    /// It has waited for a lock.
+    /// Counts a wait for a lock.
     pub fn add_wait(&self, nanoseconds: u64) {
         self.waited.set(self.waited.get().saturating_add(nanoseconds));
     }

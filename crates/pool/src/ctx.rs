@@ -1,4 +1,4 @@
-//! Who is calling, and what of the pool the call may look at: each look is paid for ([`crate::budget`]).
+//! The context of a call: its process, and the pool, in which it pays for each look ([`crate::budget`]).
 
 use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::budget::{Budget, ASK, LOOK, SEARCH, STEP};
@@ -24,12 +24,12 @@ pub struct Ctx<'a> {
     pub namespace: u32,
     /// The caller's kernel, as an index into the member table.
     pub member: u16,
-    /// What the call may look at yet.
+    /// What is left of the call's budget.
     pub budget: Budget,
 }
 
 impl<'a> Ctx<'a> {
-    /// The same call with a part of its budget, for work that it can do without: cleaning up after others.
+    /// Has the call do work with a part of its budget that it can do without: cleaning up after others.
     pub fn aside<T>(&self, work: impl FnOnce(&Ctx<'a>) -> T) -> T {
         let aside = Ctx { budget: self.budget.half(), ..self.clone() };
         let result = work(&aside);
@@ -37,7 +37,7 @@ impl<'a> Ctx<'a> {
         result
     }
 
-    /// The same call with a whole budget of its own, for what it needs at most once: emptying all that is
+    /// Has the call do work with a whole budget of its own that it needs at most once: emptying all that is
     /// free.
     pub fn apart<T>(&self, work: impl FnOnce(&Ctx<'a>) -> T) -> T {
         let apart = Ctx { budget: Budget::default(), ..self.clone() };
@@ -109,7 +109,7 @@ impl<'a> Ctx<'a> {
         self.seen(self.pool.head(kind, index))
     }
 
-    /// The same of the entry after the one that was looked at before.
+    /// The common part of the entry after the one that was looked at before: it costs less.
     #[inline]
     pub fn next_head(&self, kind: Kind, index: u32) -> Option<&'static Head> {
         self.pay(STEP)?;
@@ -178,7 +178,7 @@ impl<'a> Ctx<'a> {
         self.ask(ASK, || !self.kernel.is_mapped(number))
     }
 
-    /// What a record has for a source of this kernel.
+    /// The name of a source of this kernel in records.
     pub fn name_of_source(&self, number: u64) -> u64 {
         match number {
             0 => 0,
@@ -201,7 +201,7 @@ impl<'a> Ctx<'a> {
         self.owner_is_dead(owner) && self.dead_is_gone(owner)
     }
 
-    /// The same for an owner that is dead, or runs another program.
+    /// Is the owner of a record, which is dead or runs another program, certainly dead?
     pub fn dead_is_gone(&self, owner: ProcId) -> bool {
         self.ask(SEARCH, || !self.pool.has_executed(self.kernel, self.member, owner))
     }
@@ -218,7 +218,7 @@ impl<'a> Ctx<'a> {
         self.budget.ask(self.kernel, price, question) == Some(true)
     }
 
-    /// Whether a process lives tells its lock, or /proc.
+    /// The price of asking whether a process lives: its liveness lock tells, or /proc.
     fn price_of(&self, slot: u32) -> u64 {
         let started = self.pool.proc(slot).map_or(0, |p| p.started.load(Relaxed));
         if started & NO_LIVENESS_LOCK == 0 {

@@ -1,4 +1,4 @@
-//! Doorbells: which member a waiting thread belongs to, and whether it can count on its kernel's doorbell.
+//! Doorbells: the member of a waiting thread, and whether that can count on its kernel's doorbell.
 //!
 //! A thread that waits on its record's status may sleep until its kernel's doorbell is rung only if every
 //! member whose processes might serve it rings doorbells. Each member writes down for itself that it does,
@@ -42,9 +42,9 @@ impl Member {
 }
 
 impl Pool {
-    /// A member says itself by which number its doorbell is rung, and that its processes ring others'. A
-    /// number is one kernel's at a time, so a member that had it before is dead: the same machine before it
-    /// was reset, or before its device was bound anew.
+    /// Notes for a member, which does it itself, by which number its doorbell is rung, and that its processes
+    /// ring others'. A number is one kernel's at a time, so a member that had it before is dead: the same
+    /// machine before it was reset, or before its device was bound anew.
     pub fn join_doorbells(&self, member: u16, peer: u16) {
         let Some(m) = self.member(member.into()) else {
             return;
@@ -85,7 +85,7 @@ impl Pool {
         self.member(member.into()).is_some_and(|m| rings(m) || is_alone && m.peer_number().is_none())
     }
 
-    /// Whose threads sleep on a word?
+    /// The kernel whose threads sleep on a word.
     pub fn sleeper_of(&self, word: &AtomicU32) -> Sleeper {
         let Some(waiter) = self.waiter_of(word) else {
             return Sleeper::Anybody;

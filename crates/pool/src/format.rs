@@ -1,4 +1,4 @@
-//! Making a pool and opening one.
+//! Making pools and opening them.
 
 use crate::atomic::{
     AtomicU64,
@@ -16,9 +16,10 @@ pub const MIN_POOL: u64 = 1 << 20;
 /// The size of a pool that is made without being asked for one. A power of two, so that machines can be given
 /// it.
 pub const DEFAULT_POOL: u64 = 1 << 30;
-/// What a table of records takes of a pool at the most, one in so many bytes,
+/// The part of a pool that a table of records takes at the most: one in so many bytes.
 const USUAL_SHARE: u64 = 128;
-/// and one of IPC objects of which more are asked for than Linux has.
+/// The part of a pool that a table of IPC objects takes at the most if more are asked for than Linux has: one
+/// in so many bytes.
 const LARGEST_SHARE: u64 = 16;
 /// Blocks that a heap may have: they are named by 28 bits, and 0 is none.
 const MOST_BLOCKS: u32 = (1 << 28) - 1;
@@ -67,18 +68,18 @@ impl Limits {
     }
 }
 
-/// What can be chosen when a pool is made.
+/// Parameters of a pool that can be chosen when it is made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Params {
     /// The limits; counts of IPC objects are lowered to what the pool has room for.
     pub limits: Limits,
-    /// What segments are aligned to, in bytes: what each member's memory is mapped in multiples of. 0: pages.
+    /// The alignment of segments, in bytes: each member's memory is mapped in multiples of it. 0: pages.
     pub align: u64,
-    /// What tells the pool from all others.
+    /// The pool's UUID.
     pub uuid: Option<Uuid>,
 }
 
-/// Why a pool could not be made.
+/// The reason for which a pool could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormatError {
     /// The memory is too small.
@@ -102,7 +103,7 @@ impl fmt::Display for FormatError {
 }
 impl core::error::Error for FormatError {}
 
-/// Why a pool could not be opened.
+/// The reason for which a pool could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenError {
     /// The file is shorter than a pool, or than this pool says it is.
@@ -366,7 +367,7 @@ impl Pool {
         Ok(())
     }
 
-    /// How much of a pool has to be mapped, as its head says: all but segments lies before.
+    /// The number of bytes of a pool that have to be mapped, as its head says: all but segments lies before.
     pub fn to_be_mapped(head: Mem) -> Option<u64> {
         let small = &head.at::<Superblock>(0)?.geometry.small;
         small.count.load(Relaxed).checked_mul(BLOCK)?.checked_add(small.base.load(Relaxed))

@@ -6,7 +6,7 @@
 //! request takes the shortest piece that is long enough (of several the one that became free last), exactly
 //! as much as was asked for, and leaves the rest a piece. So no block is wasted, a request is refused only
 //! where there is no such room in a row, and long pieces are kept for long requests. Allocated blocks have no
-//! state: whoever has them knows how many.
+//! state: their owner knows how many it has.
 //!
 //! Pieces say themselves what they are ([`words`]), in words for their first blocks and for their last one.
 //! That is how the neighbours of a range are found. By length they are found through trees ([`tree`]). Both
@@ -25,7 +25,7 @@
 //!
 //! Pages that were used before may not read as zeros. A piece knows from where to where that is so
 //! ([`Soil`]): in between there may be pages that do. That is forgotten as the pages are taken, or when they
-//! are emptied. Small blocks are zeroed by whoever takes them, and all the same.
+//! are emptied. A process that takes small blocks zeroes all of them.
 //!
 //! How much of a log that takes: to take a piece out changes five words at the most, to put one in six. A
 //! range that becomes free is joined with two pieces: 16 entries.
@@ -119,7 +119,7 @@ impl Heap {
         })
     }
 
-    /// The same for the words that a piece of so many blocks has, or is going to have.
+    /// Sees to it that all words that a piece of so many blocks has, or is going to have, have memory.
     fn back_piece(&self, pool: &Pool, first: u32, count: u32, reserve: &mut Reserve) -> bool {
         let Some(last) = count.checked_sub(1) else {
             return true;
@@ -264,7 +264,7 @@ impl Heap {
         }
     }
 
-    /// Blocks that are free, for listings and tests. Call it under the pool's lock.
+    /// Blocks that are free, for tests. Call it under the pool's lock.
     pub fn free_blocks(&self, pool: &Pool) -> u64 {
         let read = |at| pool.mem.word(at).map(|w| w.load(Relaxed));
         let (mut free, mut block) = (0, 0);

@@ -1,4 +1,4 @@
-//! Ids of IPC objects: which of their bits are the index of the entry, and which a sequence number.
+//! Ids of IPC objects: their bits are the index of the entry, and a sequence number.
 //!
 //! Of the 30 bits below [`ID_BIT`] the low ones are the index: 17 in most pools, and up to 20 in one whose
 //! tables are larger, as many as its largest table needs. The others are the sequence number, by which one
@@ -10,13 +10,13 @@
 //! first, the [`Ids::waits`]-th is used, and before there are so many a fresh one. So an entry is used again
 //! only when so many have become free since it was used before, itself included, and its id comes back after
 //! 2^13 removals at the earliest, in every pool: only where all entries of a table are in use but a few, the
-//! last of these few is used. Nothing breaks when an id comes back: whoever remembers something of an IPC
-//! object compares more than the id. It is programs that take a new one for an old one then, as they do on
-//! Linux.
+//! last of these few is used. Nothing breaks when an id comes back: what processes remember of an IPC object
+//! has more than the id, and is compared. It is programs that take a new one for an old one then, as they do
+//! on Linux.
 
 use crate::layout::{ID_BIT, LEAST_INDEX_BITS, MOST_INDEX_BITS, SEQ_BITS};
 
-/// How a pool's ids are made.
+/// The rule by which a pool's ids are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ids {
     /// The bits of the index.

@@ -1,10 +1,10 @@
-//! What a pool needs of the kernel that the calling process runs on.
+//! The kernel that the calling process runs on, as far as a pool needs it.
 
 use crate::atomic::AtomicU32;
 use crate::layout::PAGE;
 use core::time::Duration;
 
-/// How a wait ended.
+/// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
     /// Woken, or the word had changed already, or for no reason: look at the word.
@@ -35,8 +35,8 @@ pub struct Cred {
 pub trait Kernel: Sync {
     /// Is the process of this kernel that took `slot` alive? False only if that is certain.
     fn alive(&self, slot: u32, pid: u32, started: u64) -> bool;
-    /// The same, but a yes may be a few dozen microseconds old: for fast paths, where asking the kernel costs
-    /// too much.
+    /// Is the process of this kernel that took `slot` alive, or was it a few dozen microseconds ago? For fast
+    /// paths, where asking the kernel costs too much.
     fn alive_lately(&self, slot: u32, pid: u32, started: u64) -> bool {
         self.alive(slot, pid, started)
     }
@@ -85,7 +85,7 @@ pub trait Kernel: Sync {
     fn told(&self, _segment: i32) -> Option<u64> {
         None
     }
-    /// How many bytes of a range of the pool have memory, if that can be told cheaply.
+    /// The number of bytes of a range of the pool that have memory, if that can be told cheaply.
     fn backed(&self, _offset: u64, _len: u64) -> Option<u64> {
         None
     }
@@ -103,7 +103,7 @@ pub trait Kernel: Sync {
     fn uid(&self) -> u32 {
         self.cred().uid
     }
-    /// The same if it is known without a call to the kernel.
+    /// The caller's effective user at this moment, if it is known without a call to the kernel.
     fn known_uid(&self) -> Option<u32> {
         None
     }
@@ -147,8 +147,8 @@ pub trait Kernel: Sync {
     fn spin_rounds(&self) -> u32 {
         0
     }
-    /// The same where what is waited for comes in a flow, as messages do: that the caller has just woken
-    /// somebody is then no reason not to spin.
+    /// Rounds of looking at a word that are worth it where changes come in a flow, as messages do: that the
+    /// caller has just woken somebody is then no reason not to spin.
     fn rounds_in_flow(&self) -> u32 {
         self.spin_rounds()
     }

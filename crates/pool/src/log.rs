@@ -18,7 +18,7 @@ use crate::pool::Pool;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// Where a log is and how many entries it has room for.
+/// The place of a log, and the number of entries that it has room for.
 #[derive(Clone, Copy, Debug)]
 pub struct Log {
     /// Offset of its state word.

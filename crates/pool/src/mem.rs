@@ -35,7 +35,7 @@ pub struct Sparse {
 }
 
 impl Sparse {
-    /// How many pages from this one on are known to have memory.
+    /// The number of pages from this one on that are known to have memory.
     ///
     /// # Safety
     /// It must be one of the mapping's.
@@ -70,7 +70,7 @@ impl Sparse {
 /// A mapped pool: where it is in this process, and its length in bytes. Behind the structures it may go on
 /// without being mapped.
 ///
-/// All access is checked against the length. The mapping itself is kept alive by whoever made the `Mem`.
+/// All access is checked against the length. The maker of a `Mem` keeps the mapping alive.
 #[derive(Clone, Copy, Debug)]
 pub struct Mem {
     base: NonNull<u8>,
@@ -102,18 +102,18 @@ impl Mem {
         Mem { base, len, mapped: len, end: len as u64, sparse: None }
     }
 
-    /// The same memory as the beginning of a pool of `len` bytes, the rest of which is not mapped.
+    /// Takes the memory for the beginning of a pool of `len` bytes, the rest of which is not mapped.
     pub fn beginning_of(self, len: usize) -> Mem {
         Mem { len: len.max(self.mapped), ..self }
     }
 
-    /// The same memory, of which only what is known to be there may be touched.
+    /// Lets only those pages be touched that are known to have memory.
     pub fn sparse(self, sparse: Sparse) -> Mem {
         assert!(sparse.known.len() >= self.mapped.div_ceil(PAGE as usize));
         Mem { sparse: Some(sparse), ..self }
     }
 
-    /// The same memory, with structures below `end` only.
+    /// Lets structures lie below `end` only.
     pub(crate) fn below(self, end: u64) -> Mem {
         Mem { end: end.min(self.mapped as u64), ..self }
     }
@@ -134,7 +134,7 @@ impl Mem {
         self.len
     }
 
-    /// How many bytes of it are mapped.
+    /// The number of its bytes that are mapped.
     pub fn mapped(&self) -> usize {
         self.mapped
     }
@@ -160,7 +160,8 @@ impl Mem {
         self.look(offset, true)
     }
 
-    /// The same on a fast path: `None` also if it is only not known yet whether there is memory for it.
+    /// The `T` at `offset`, on a fast path: `None` also if it is only not known yet whether there is memory
+    /// for it.
     #[inline(always)]
     pub fn known_at<T: Shared>(&self, offset: u64) -> Option<&'static T> {
         self.look(offset, false)

@@ -1,4 +1,4 @@
-//! The member table: which kernels use the pool.
+//! The member table: the kernels that use the pool.
 //!
 //! An entry is found by the kernel's *identity*, 16 bytes that no other kernel has, and all of its processes
 //! that share liveness locks have. Which they are is the transport's to know.
@@ -45,7 +45,7 @@ pub(crate) fn begun(identity: [u8; 16]) -> u32 {
     writing(words_of(identity))
 }
 
-/// An identity as it is kept.
+/// An identity, as two words.
 fn words_of(identity: [u8; 16]) -> [u64; 2] {
     [0, 8].map(|i| u64::from_le_bytes(core::array::from_fn(|j| identity[i + j])))
 }
@@ -104,7 +104,7 @@ impl Pool {
         Err(JoinError::Full)
     }
 
-    /// The identity of a member, as it is kept.
+    /// The identity of a member, as two words.
     pub fn member_identity(&self, member: u16) -> Option<[u64; 2]> {
         let identity = &self.member(member.into())?.identity;
         Some([identity[0].load(Relaxed), identity[1].load(Relaxed)])

@@ -48,8 +48,9 @@ use crate::Pool;
 
 /// Most pages of one request.
 pub const MAX_PAGES: u64 = 512;
-/// An answer is thrown away if its requester has not fetched it for so many of [`Pool::forget_unfetched`].
-const PATIENCE: u8 = 2;
+/// Calls of [`Pool::forget_unfetched`] after which an answer is thrown away that its requester has not
+/// fetched.
+const LOOKS_UNTIL_FORGOTTEN: u8 = 2;
 
 const FREE: u64 = 0;
 const REQUESTED: u64 = 1;
@@ -94,7 +95,7 @@ pub struct Request {
     word: u64,
 }
 
-/// What a slot is when it is free again.
+/// The word of a slot that is free again.
 fn freed(word: u64) -> u64 {
     ((word >> TURN) + 1) << TURN | FREE
 }
@@ -153,13 +154,13 @@ fn forget(slot: &AtomicU64, last: &mut (u64, u8)) {
         return;
     }
     last.1 += 1;
-    if last.1 >= PATIENCE {
+    if last.1 >= LOOKS_UNTIL_FORGOTTEN {
         replace(slot, word, freed(word));
         *last = (0, 0);
     }
 }
 
-/// What the back end remembers of the slots between two looks.
+/// The back end's memory of the slots between two looks.
 #[derive(Debug, Default)]
 pub struct Unfetched([(u64, u8); MEMORY_REQUESTS]);
 
@@ -195,7 +196,7 @@ impl Pool {
         withdraw(&self.root().memory_requests, request)
     }
 
-    /// How often the back end has answered: changes after each answer.
+    /// The count of the back end's answers: it changes after each one.
     pub fn answers(&self) -> &'static AtomicU32 {
         &self.root().answers
     }

@@ -1,4 +1,4 @@
-//! A pool that was opened: where things are in it.
+//! A pool that was opened: its memory, and the places of its tables and heaps.
 
 use crate::atomic::Ordering::Relaxed;
 use crate::ids::Ids;
@@ -138,7 +138,7 @@ impl Pool {
         &self.mem
     }
 
-    /// What segments are aligned to, in bytes: each has whole multiples of it to itself.
+    /// The alignment of segments, in bytes: each has whole multiples of it to itself.
     pub fn segment_align(&self) -> u64 {
         u64::from(self.geometry.pages.align) * PAGE
     }
@@ -149,18 +149,18 @@ impl Pool {
         &self.limits
     }
 
-    /// What tells the pool from all others; `None` if a library made it that gave pools none.
+    /// The pool's UUID; `None` if a library made it that gave pools none.
     pub fn uuid(&self) -> Option<Uuid> {
         self.uuid
     }
 
-    /// How its ids are made.
+    /// The rule by which its ids are made.
     #[inline(always)]
     pub fn ids(&self) -> Ids {
         self.ids
     }
 
-    /// Where things are.
+    /// The places of tables and heaps.
     #[inline]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -242,7 +242,8 @@ impl Pool {
         self.look(self.geometry.entries[Kind::Sem as usize], index, false)
     }
 
-    /// A queue's entry, likewise.
+    /// A queue's entry, on a fast path: `None` also if it is only not known yet whether there is memory for
+    /// it.
     #[inline(always)]
     pub fn known_msg(&self, index: u32) -> Option<&'static Msg> {
         self.look(self.geometry.entries[Kind::Msg as usize], index, false)

@@ -1,4 +1,4 @@
-//! Process slots: who owns locks, adjustments, attachments.
+//! Process slots: the owners of locks, adjustments and attachments.
 //!
 //! A slot's word `ident` is `{state:32, member:16, generation:16}`. It goes from free to live by
 //! compare-and-swap, by a process that holds the slot's liveness lock; the generation rises with each claim,
@@ -7,8 +7,8 @@
 //! The last slot is the *spare* one: nobody lives in it. A process that finds all others taken is there while
 //! it cleans up after the dead, and then takes a slot that this made free. So a slot is used again only when
 //! nothing names it any more: some records (marks in a queue) name a slot without its generation. The spare
-//! slot itself is in none of those: who is in it takes locks, which know generations, and nothing else. So
-//! whoever died in it can be followed at once.
+//! slot itself is in none of those: a process in it takes locks, which know generations, and nothing else. So
+//! when it has died there, the next one can take the slot at once.
 
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::budget::{Budget, ASK, LOOK};
@@ -16,12 +16,12 @@ use crate::kernel::back_next;
 use crate::layout::{Kind, Proc, EVERYWHERE, NO_LIVENESS_LOCK};
 use crate::{Kernel, Pool};
 
-/// Name of a process in a pool.
+/// The name of a process in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcId {
     /// Index of the slot.
     pub slot: u32,
-    /// How often the slot had been claimed.
+    /// The number of claims of the slot until then.
     pub generation: u16,
 }
 
@@ -220,7 +220,8 @@ impl Pool {
         is_taken && p.pid.compare_exchange(0, pid, AcqRel, Acquire).map_or_else(|its| its == pid, |_| true)
     }
 
-    /// The same by the child, and when it began: it takes the slot over.
+    /// Takes the slot that was taken for this forked child over: notes its pid, and when it began. False: it
+    /// is another process's by now.
     pub fn adopt_process(&self, me: ProcId, pid: u32, started: u64) -> bool {
         let is_mine = self.note_pid(me, pid);
         if let Some(p) = self.proc(me.slot).filter(|_| is_mine) {

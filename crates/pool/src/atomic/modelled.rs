@@ -1,4 +1,4 @@
-//! A model checker's, where one runs; else the processor's own.
+//! Atomics and copies of a model checker, where one runs; else the processor's own.
 //!
 //! The types lie in memory as those do, and may be put over any memory of the same size.
 

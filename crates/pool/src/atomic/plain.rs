@@ -1,4 +1,4 @@
-//! The processor's own.
+//! Atomics and copies as the processor has them.
 
 pub use core::sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, AtomicU8};
 

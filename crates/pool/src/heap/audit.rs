@@ -1,8 +1,8 @@
-//! Looking a heap over: is every block either free, once, or somebody's? All of it under the pool's lock.
+//! An audit of a heap: is every block either free, once, or somebody's? All of it under the pool's lock.
 //!
-//! Allocated blocks have no state, so an audit has three parts: the trees of free pieces are walked, whoever
-//! has blocks claims them, and what is left belongs to nobody. Nothing that is read is believed: a tree is
-//! followed for as many steps as there can be pieces.
+//! Allocated blocks have no state, so an audit has three parts: the trees of free pieces are walked, the
+//! owners of blocks claim them, and blocks that are left belong to nobody. Nothing that is read is believed:
+//! a tree is followed for as many steps as there can be pieces.
 
 use super::words::{Piece, FIRST};
 use super::Heap;
@@ -129,7 +129,7 @@ impl<'a> Audit<'a> {
         alone
     }
 
-    /// The same for `len` bytes at an offset in the pool.
+    /// Claims the blocks of `len` bytes at an offset in the pool, as [`Audit::claim`] does.
     pub fn claim_bytes(&mut self, at: u64, len: u64) -> bool {
         match (self.heap.block_at(at), self.heap.blocks_for(len)) {
             (Some(first), Some(count)) => self.claim(first, count),

@@ -1,4 +1,4 @@
-//! The small heap takes pages.
+//! The growth of the small heap into the pages behind it.
 //!
 //! It lies before the page heap's free pages, and grows into them as somebody needs more than it has: by the
 //! page or by the [`STEP`], whatever is free in a row behind its last block, up to as many blocks as the pool

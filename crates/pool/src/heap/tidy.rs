@@ -1,4 +1,4 @@
-//! What is done to free pieces afterwards: they are emptied where there is time or need for it.
+//! Tidying: free pieces are emptied where there is time or need for it.
 //!
 //! A process that can give memory back to the host, and is not in the middle of anything, looks for pieces
 //! that may not read as zeros ([`Heap::soiled`]), empties a part of one while it holds the lock, so that

@@ -35,7 +35,7 @@ impl Place {
     }
 }
 
-/// Something that a walk meets: the link to it, the link to what is before it in its list, and the piece, if
+/// An item that a walk meets: the link to it, the link to what is before it in its list, and the piece, if
 /// it is one that belongs there.
 pub(super) struct Met {
     pub link: u64,

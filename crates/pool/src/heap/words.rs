@@ -1,4 +1,4 @@
-//! What the words of a free piece say.
+//! The words of a free piece.
 //!
 //! | word of the block | says |
 //! | --- | --- |
@@ -169,7 +169,7 @@ impl Heap {
         self.piece(u32::try_from(link.checked_sub(1)?).ok()?, read)
     }
 
-    /// How many blocks the piece of an order has that a link leads to, for those who only look for one.
+    /// How many blocks the piece of an order has that a link leads to, for a search.
     pub(super) fn length(&self, order: u32, link: u64, read: impl Fn(u64) -> Option<u64>) -> Option<u32> {
         let block = u32::try_from(link.checked_sub(1)?).ok()?;
         let count = match order {

@@ -40,26 +40,26 @@ use protocol::{World, HELD};
 
 pub use protocol::Stuck;
 
-/// How long an owner that lives may keep others waiting, in nanoseconds. Owners need microseconds; this is
-/// for one whose machine is paused, or for a scribbled lock word.
+/// Nanoseconds for which an owner that lives may keep others waiting. Owners need microseconds; this is for
+/// one whose machine is paused, or for a scribbled lock word.
 pub const PATIENCE: u64 = 20_000_000_000;
-/// How long a wait may be that signals don't end, in nanoseconds.
+/// Nanoseconds for which a wait may go on that signals don't end: a person does not notice so much.
 pub const DEAF: u64 = 50_000_000;
 
-/// What a round of spinning costs, in units of the budget: processors pause for 10 to 50 nanoseconds.
+/// Units of the budget that a round of spinning costs: processors pause for 10 to 50 nanoseconds.
 const ROUND: u64 = 4;
 
-/// Sleeps of this length are those of a wait that takes long.
+/// The length of sleeps from which on a wait takes long, so that handlers may run meanwhile.
 const LISTENED: Duration = Duration::from_millis(8);
-/// How long locks are waited for by who can do without, in nanoseconds: as long as it takes to find that an
+/// Nanoseconds for which a caller that can do without waits for locks: as long as it takes to find that an
 /// owner is dead, and some more.
 const HURRY: u64 = 20_000_000;
 
-/// The same by who can note instead what is to be done, in nanoseconds: longer than a busy machine keeps an
-/// owner from running.
+/// Nanoseconds for which a caller that can leave its work to others waits for locks: longer than a busy
+/// machine keeps an owner from running.
 const BRIEF: u64 = 1_000_000_000;
 
-/// While this lives, the calling thread gets no signal.
+/// Signals are blocked for the calling thread while this lives.
 pub struct SignalsBlocked<'a> {
     kernel: &'a dyn Kernel,
     old: Cell<u64>,
@@ -72,12 +72,12 @@ pub struct SignalsBlocked<'a> {
     deadline: Cell<u64>,
 }
 
-/// How long a lock is waited for whose owner lives.
+/// The manner of a wait for locks whose owners live: what ends it, and when.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
     /// For [`PATIENCE`], and as long as the owner is stopped.
     Deaf,
-    /// The same, but a signal ends the wait after [`DEAF`].
+    /// As `Deaf`, but a signal ends the wait after [`DEAF`].
     Attentive,
     /// As `Deaf`, but handlers run meanwhile.
     Open,
@@ -98,29 +98,40 @@ enum Manner {
 impl<'a> SignalsBlocked<'a> {
     /// Blocks signals.
     pub fn new(kernel: &'a dyn Kernel) -> SignalsBlocked<'a> {
+        SignalsBlocked::with(kernel, Manner::Deaf)
+    }
+
+    /// Blocks signals for a call that has changed nothing yet: a signal ends the wait for the first lock.
+    pub fn attentive(kernel: &'a dyn Kernel) -> SignalsBlocked<'a> {
+        SignalsBlocked::with(kernel, Manner::Attentive)
+    }
+
+    /// Blocks signals for a thread that has registered somewhere, so can't just give up: while it waits for
+    /// the first lock, and that takes longer, signals are let through.
+    pub fn open(kernel: &'a dyn Kernel) -> SignalsBlocked<'a> {
+        SignalsBlocked::with(kernel, Manner::Open)
+    }
+
+    /// Blocks signals for work that can be left undone: no lock is waited for longer than 20 ms.
+    pub fn hurried(kernel: &'a dyn Kernel) -> SignalsBlocked<'a> {
+        SignalsBlocked::with(kernel, Manner::Hurried)
+    }
+
+    /// Blocks signals for work that can be noted for others to do: no lock is waited for longer than a
+    /// second.
+    pub fn brief(kernel: &'a dyn Kernel) -> SignalsBlocked<'a> {
+        SignalsBlocked::with(kernel, Manner::Brief)
+    }
+
+    fn with(kernel: &'a dyn Kernel, manner: Manner) -> SignalsBlocked<'a> {
         SignalsBlocked {
             kernel,
             old: Cell::new(kernel.block_signals()),
-            manner: Cell::new(Manner::Deaf),
+            manner: Cell::new(manner),
             failed: Cell::new(false),
             interrupted: Cell::new(false),
             deadline: Cell::new(u64::MAX),
         }
-    }
-
-    /// The same for a call that has changed nothing yet: a signal ends the wait for the first lock.
-    pub fn attentive(kernel: &'a dyn Kernel) -> SignalsBlocked<'a> {
-        let signals = SignalsBlocked::new(kernel);
-        signals.manner.set(Manner::Attentive);
-        signals
-    }
-
-    /// The same for a thread that has registered somewhere, so can't just give up: while it waits for the
-    /// first lock, and that takes longer, signals are let through.
-    pub fn open(kernel: &'a dyn Kernel) -> SignalsBlocked<'a> {
-        let signals = SignalsBlocked::new(kernel);
-        signals.manner.set(Manner::Open);
-        signals
     }
 
     /// From now on as [`SignalsBlocked::attentive`].
@@ -175,20 +186,6 @@ impl<'a> SignalsBlocked<'a> {
         waited != Waited::Forked
     }
 
-    /// The same for what can be left undone: no lock is waited for long.
-    pub fn hurried(kernel: &'a dyn Kernel) -> SignalsBlocked<'a> {
-        let signals = SignalsBlocked::new(kernel);
-        signals.manner.set(Manner::Hurried);
-        signals
-    }
-
-    /// The same for what can be noted for others to do: no lock is waited for longer than a second.
-    pub fn brief(kernel: &'a dyn Kernel) -> SignalsBlocked<'a> {
-        let signals = SignalsBlocked::new(kernel);
-        signals.manner.set(Manner::Brief);
-        signals
-    }
-
     /// Was a lock not to be had?
     pub fn has_failed(&self) -> bool {
         self.failed.get()
@@ -227,7 +224,7 @@ impl SignalsBlocked<'_> {
         self.interrupted.get() || self.kernel.handler_waits(self.old.get())
     }
 
-    /// The same, or will a signal do something else?
+    /// Has a signal handler run, or will a signal do anything when this is dropped?
     pub fn signal_waits(&self) -> bool {
         self.interrupted.get() || self.kernel.signal_waits(self.old.get())
     }
@@ -239,7 +236,7 @@ impl Drop for SignalsBlocked<'_> {
     }
 }
 
-/// The lock is held; dropping this releases it.
+/// A lock that is held, until this is dropped.
 pub struct Guard<'a> {
     ctx: &'a Ctx<'a>,
     word: &'static AtomicU32,
@@ -271,9 +268,9 @@ impl<'a> Guard<'a> {
         Ok(Guard { ctx, word, log: log(), inherited, later: [const { Cell::new(None) }; LATER] })
     }
 
-    /// The same for a lock inside of which another one is taken, whose log may lead to this one's log, too.
-    /// What `outer` gives is held while the log is finished: whoever died may have been giving its memory
-    /// back, which is somebody else's once that is finished by others.
+    /// Takes a lock inside of which another one is taken, whose log may lead to this one's log, too. What
+    /// `outer` gives is held while the log is finished: the dead owner may have been giving its memory back,
+    /// which is somebody else's once others have finished that.
     pub fn lock_under<T>(
         ctx: &'a Ctx,
         signals: &SignalsBlocked,

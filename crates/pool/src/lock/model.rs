@@ -1,4 +1,4 @@
-//! The lock under a model checker: who has it changes two words, by a transaction, and bytes that nobody else
+//! The lock under a model checker: its owner changes two words, by a transaction, and bytes that nobody else
 //! uses meanwhile.
 
 use super::{Guard, SignalsBlocked};
@@ -60,8 +60,8 @@ fn excludes_and_loses_no_wake_up() {
     }
 }
 
-/// Of two others exactly one takes the lock over and finishes or drops what the dead had begun, and both get
-/// it.
+/// Of two others exactly one takes the lock over, finishes or drops the dead owner's transaction, and both
+/// get the lock.
 #[test]
 fn is_taken_over_from_the_dead_once() {
     let after = |world: &World, done: Vec<Option<()>>| {

@@ -3,19 +3,21 @@
 use crate::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use core::time::Duration;
 
-/// Somebody holds the lock.
+/// The bit of a lock that is held.
 pub const HELD: u32 = 1 << 30;
-/// Somebody may sleep on it.
+/// The bit of a lock on which somebody may sleep.
 pub const CONTENDED: u32 = 1 << 31;
 // As docs/layout.md has it.
 const _: () = assert!(HELD == 1 << 30 && CONTENDED == 1 << 31);
 
+/// The first sleep: owners need microseconds, so one that lives has let go by then.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// The longest sleep: a death wakes nobody, and is found so late at most.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
-/// So many nanoseconds others are given way before the first sleep.
+/// Nanoseconds for which others are given way before the first sleep: as long as a few owners need.
 const AWAKE: u64 = 200_000;
 
-/// Why a lock was not to be had.
+/// The reason for which a lock was not to be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stuck {
     /// The lock's owner lives but has not let go for [`PATIENCE`](super::PATIENCE).
@@ -31,7 +33,7 @@ pub enum Stuck {
     Late,
 }
 
-/// What the algorithm needs besides.
+/// A pool and a kernel, as far as the algorithm needs them.
 pub trait World {
     /// Is the owner that a word names certainly dead?
     fn is_dead(&self, word: u32) -> bool;

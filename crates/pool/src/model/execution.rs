@@ -52,7 +52,7 @@ enum Object {
     Pair(AtomicU64),
 }
 
-/// How operations are carried out.
+/// The manner in which operations are carried out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// As loom has it.
@@ -61,7 +61,7 @@ pub enum Mode {
     Alone,
 }
 
-/// Which words a scene is known to use: address and kind.
+/// The words that a scene is known to use: address and kind.
 pub type Known = BTreeMap<usize, Kind>;
 
 /// A run.
@@ -78,7 +78,7 @@ pub struct Execution {
     /// What happened, for people.
     log: Vec<String>,
     logs: bool,
-    /// Whoever dies, and before which of its changes.
+    /// The actor that dies, and before which of its changes.
     fate: Option<(usize, u32)>,
     struck: bool,
     life: Rc<Life>,
@@ -279,8 +279,8 @@ fn step(at: usize) {
     }
 }
 
-/// What to do with an operation.
-enum Way {
+/// The access of an operation to what stands for a word.
+enum Access {
     /// It is not loom's.
     Plain,
     /// A thread that is dying, or whose test has failed, changes nothing.
@@ -288,22 +288,22 @@ enum Way {
     Object(Rc<Object>),
 }
 
-fn way(at: usize, kind: Kind, changes: bool) -> Way {
+fn access(at: usize, kind: Kind, changes: bool) -> Access {
     if changes && !std::thread::panicking() {
         step(at);
     }
-    let way = with(at, |now| match now.mode {
-        Mode::Concurrent if std::thread::panicking() => Way::Nothing,
+    let access = with(at, |now| match now.mode {
+        Mode::Concurrent if std::thread::panicking() => Access::Nothing,
         Mode::Concurrent => match now.find(at, kind) {
-            Some(object) => Way::Object(object),
-            None => Way::Plain,
+            Some(object) => Access::Object(object),
+            None => Access::Plain,
         },
-        Mode::Alone => Way::Plain,
+        Mode::Alone => Access::Plain,
     });
-    if changes && !matches!(way, Some(Way::Nothing)) {
+    if changes && !matches!(access, Some(Access::Nothing)) {
         with(at, |now| now.keep(at));
     }
-    way.unwrap_or(Way::Plain)
+    access.unwrap_or(Access::Plain)
 }
 
 /// Loads a value; `None` if that is not loom's.
@@ -313,7 +313,7 @@ pub fn load(place: Place, order: Ordering) -> Option<u64> {
         return Some(same.unwrap_or_else(|value| value));
     }
     let at = place.word();
-    let Way::Object(object) = way(at, Kind::Word, false) else {
+    let Access::Object(object) = access(at, Kind::Word, false) else {
         return None;
     };
     let value = match &*object {
@@ -347,10 +347,10 @@ fn change_by(
     counts: bool,
 ) -> Option<Result<u64, u64>> {
     let at = place.word();
-    let object = match way(at, Kind::Word, counts) {
-        Way::Plain => return None,
-        Way::Nothing => return Some(Err(place.part(newest(at)))),
-        Way::Object(object) => object,
+    let object = match access(at, Kind::Word, counts) {
+        Access::Plain => return None,
+        Access::Nothing => return Some(Err(place.part(newest(at)))),
+        Access::Object(object) => object,
     };
     let result = match &*object {
         Object::Word(word) => place.change_word(word, change, success, failure),
@@ -466,13 +466,13 @@ pub fn is_pair(at: usize) {
 
 /// Replaces a pair, and returns what it was; `None` if that is not loom's.
 pub fn replace_pair(at: usize, old: (u64, u64), new: (u64, u64)) -> Option<(u64, u64)> {
-    let object = match way(at, Kind::Pair, true) {
-        Way::Plain => {
+    let object = match access(at, Kind::Pair, true) {
+        Access::Plain => {
             with(at, |now| now.keep(at + WORD));
             return None;
         }
-        Way::Nothing => return Some((newest(at), newest(at + WORD))),
-        Way::Object(object) => object,
+        Access::Nothing => return Some((newest(at), newest(at + WORD))),
+        Access::Object(object) => object,
     };
     with(at, |now| now.keep(at + WORD));
     let Object::Pair(number) = &*object else {
@@ -498,7 +498,7 @@ fn words(at: usize, len: usize) -> impl Iterator<Item = usize> {
 /// Bytes are about to be read.
 pub fn reads(at: usize, len: usize) {
     for word in words(at, len) {
-        if let Way::Object(object) = way(word, Kind::Bytes, false) {
+        if let Access::Object(object) = access(word, Kind::Bytes, false) {
             if let Object::Bytes(cell) = &*object {
                 cell.with(|_| ());
             }
@@ -511,10 +511,10 @@ pub fn reads(at: usize, len: usize) {
 pub fn writes(at: usize, len: usize) -> bool {
     let mut may = true;
     for word in words(at, len) {
-        match way(word, Kind::Bytes, true) {
-            Way::Plain => {}
-            Way::Nothing => may = false,
-            Way::Object(object) => {
+        match access(word, Kind::Bytes, true) {
+            Access::Plain => {}
+            Access::Nothing => may = false,
+            Access::Object(object) => {
                 if let Object::Bytes(cell) = &*object {
                     cell.with_mut(|_| ());
                 }
@@ -525,7 +525,8 @@ pub fn writes(at: usize, len: usize) -> bool {
     may
 }
 
-/// The same for zeros, of which nobody reads who does not read words there.
+/// Zeros are about to be written; false if they must not be. Only words are told to loom: nobody reads bytes
+/// there.
 pub fn zeroes(at: usize, len: usize) -> bool {
     let mut may = true;
     for word in words(at, len) {

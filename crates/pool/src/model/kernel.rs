@@ -10,12 +10,12 @@ use core::time::Duration;
 pub struct Process {
     /// Sleeps that are no longer than this end by themselves, all others only when somebody wakes.
     pub naps: Duration,
-    /// Which of several kernels it is: each wakes its own threads only.
+    /// The kernel's number, of several: each wakes its own threads only.
     pub number: u16,
 }
 
 impl Process {
-    fn bed(&self, word: &AtomicU32) -> life::Bed {
+    fn sleep_word(&self, word: &AtomicU32) -> life::SleepWord {
         (self.number, word.as_ptr() as usize)
     }
 
@@ -34,14 +34,14 @@ impl Process {
             switching(loom::thread::yield_now);
             return Waited::TimedOut;
         }
-        life.sleep(self.bed(word), expected, || word.load(order));
+        life.sleep(self.sleep_word(word), expected, || word.load(order));
         Waited::Woken
     }
 
     /// Wakes those who sleep on `word` and expected another value: what a driver does in an interrupt.
     pub fn check_sleepers(&self, word: &AtomicU32) {
         if let Some(life) = execution::life().filter(|_| !std::thread::panicking()) {
-            life.wake(self.bed(word), u32::MAX, |expected| word.load(Ordering::Relaxed) != expected);
+            life.wake(self.sleep_word(word), u32::MAX, |expected| word.load(Ordering::Relaxed) != expected);
         }
     }
 }
@@ -84,7 +84,7 @@ impl Kernel for Process {
     }
     fn wake(&self, word: &AtomicU32, n: u32) -> u32 {
         match execution::life() {
-            Some(life) if !std::thread::panicking() => life.wake(self.bed(word), n, |_| true),
+            Some(life) if !std::thread::panicking() => life.wake(self.sleep_word(word), n, |_| true),
             _ => 0,
         }
     }

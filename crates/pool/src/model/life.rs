@@ -1,4 +1,4 @@
-//! Who lives, who sleeps, and who wakes whom.
+//! Lives and sleeps of a scene's processes.
 
 use super::turn::{self, switching};
 use core::cell::Cell;
@@ -7,28 +7,28 @@ use loom::sync::{Condvar, Mutex};
 use std::vec::Vec;
 
 std::thread_local! {
-    /// Whom the kernel says to be dead, where there is one thread.
+    /// The actors whose processes the kernel says to be dead, where there is one thread: bits.
     static DEAD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Where threads sleep: a kernel's number, and a word's address.
-pub type Bed = (u16, usize);
+/// The word on which threads sleep: a kernel's number, and an address.
+pub type SleepWord = (u16, usize);
 
 /// A thread that sleeps.
 struct Sleeper {
-    bed: Bed,
-    /// What the word was to hold.
+    word: SleepWord,
+    /// The value that the word was to hold.
     expected: u32,
     actor: usize,
 }
 
-/// How a thread ends whose process dies.
+/// The panic of a thread whose process dies.
 pub struct Died;
 
-/// What a run has of the kernel.
+/// The kernel's part in a run.
 pub struct Life {
     dead: AtomicU64,
-    /// Who sleeps, in order.
+    /// Threads that sleep, in order.
     sleepers: Mutex<Vec<Sleeper>>,
     woken: Vec<Condvar>,
 }
@@ -55,25 +55,25 @@ impl Life {
     }
 
     /// Compares and falls asleep under one lock, as futex(2) does.
-    pub fn sleep(&self, bed: Bed, expected: u32, word: impl Fn() -> u32) {
+    pub fn sleep(&self, on: SleepWord, expected: u32, word: impl Fn() -> u32) {
         let me = turn::actor();
         let mut sleepers = switching(|| self.sleepers.lock().unwrap());
         if word() != expected {
             return;
         }
-        sleepers.push(Sleeper { bed, expected, actor: me });
+        sleepers.push(Sleeper { word: on, expected, actor: me });
         while sleepers.iter().any(|sleeper| sleeper.actor == me) {
             sleepers = switching(|| self.woken[me].wait(sleepers).unwrap());
         }
     }
 
-    /// Wakes up to so many who sleep there, of those whose expected value `is_wanted` agrees to, under the
+    /// Wakes up to so many that sleep there, of those whose expected value `is_wanted` agrees to, under the
     /// same lock; returns how many.
-    pub fn wake(&self, bed: Bed, n: u32, is_wanted: impl Fn(u32) -> bool) -> u32 {
+    pub fn wake(&self, on: SleepWord, n: u32, is_wanted: impl Fn(u32) -> bool) -> u32 {
         let mut sleepers = switching(|| self.sleepers.lock().unwrap());
         let mut left = n;
         sleepers.retain(|sleeper| {
-            let wakes = sleeper.bed == bed && left > 0 && is_wanted(sleeper.expected);
+            let wakes = sleeper.word == on && left > 0 && is_wanted(sleeper.expected);
             if wakes {
                 left -= 1;
                 switching(|| self.woken[sleeper.actor].notify_one());

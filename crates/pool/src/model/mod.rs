@@ -6,7 +6,7 @@
 //! more are not seen. Where somebody dies, each of its changes is once the one that it does not come to.
 //!
 //! A scene begins with a pool as one process after the other has left it ([`World`]); its acts are played
-//! ([`Scene::check`]); then whoever is left looks whether all is as it must be.
+//! ([`Scene::check`]); then a process that is left looks whether all is as it must be.
 //!
 //! `MODEL_LOG=1` shows the operations of the run that failed.
 
@@ -35,12 +35,12 @@ const STACK: usize = 0x8000;
 /// Most operations in a run, where nothing goes wrong.
 const LONGEST: usize = 20_000;
 
-/// What a process does.
+/// An act: the work of a process.
 pub type Act<T> = Box<dyn Fn(&Ctx) -> T + Send + Sync>;
-/// What came of it, unless the process died on the way.
+/// The result of an act, unless the process died on the way.
 pub type Outcome<T> = Option<T>;
 
-/// Looks at what came of all.
+/// A check of the world and of all outcomes.
 type After<T> = Box<dyn Fn(&World, Vec<Outcome<T>>) + Send + Sync>;
 
 /// A scene.
@@ -57,13 +57,13 @@ pub fn exit() {
     }
 }
 
-/// A run has found words that were not known.
-struct Again;
+/// The panic of a run that has found words that were not known.
+struct UnknownWords;
 
-/// One scene at a time: what a process remembers of a pool, all tests share.
+/// Held by the one scene that is played at a time: what a process remembers of a pool, all tests share.
 static STAGE: Mutex<()> = Mutex::new(());
 
-/// What a check shares with its runs.
+/// A scene under check, as its runs share it.
 struct Check<T> {
     scene: Scene<T>,
     known: Mutex<Known>,
@@ -74,7 +74,7 @@ struct Check<T> {
 
 impl<T: Send + 'static> Scene<T> {
     /// In this world, processes do this at the same time: the first does the first, and so on. `after` sees
-    /// what came of each.
+    /// the outcome of each.
     pub fn new(
         world: World,
         acts: Vec<Act<T>>,
@@ -98,7 +98,7 @@ impl<T: Send + 'static> Scene<T> {
         self.begin().play(preemptions, None);
     }
 
-    /// The same, and once for each change that a process makes to the pool: before that it dies.
+    /// Plays it in every order, once for each change that a process makes to the pool: before that it dies.
     pub fn check_deaths(self, of: usize, preemptions: usize) {
         let check = self.begin();
         let deaths = (0..).take_while(|change| check.play(preemptions, Some((of + 1, *change)))).count();
@@ -165,7 +165,7 @@ impl<T: Send + 'static> Check<T> {
         Execution::alone();
         self.spawn(move |me| (me.scene.after)(&me.scene.world, outcomes)).join().unwrap();
         if Execution::has_found() {
-            resume_unwind(Box::new(Again));
+            resume_unwind(Box::new(UnknownWords));
         }
         *self.struck.lock().unwrap() |= Execution::struck();
         Execution::end();

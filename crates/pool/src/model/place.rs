@@ -1,9 +1,9 @@
-//! Where an operation takes place, and what it does.
+//! The place of an operation, and the change that it makes.
 
 /// Bytes in a word.
 pub const WORD: usize = 8;
 
-/// Where an operation takes place.
+/// The place of an operation.
 #[derive(Clone, Copy)]
 pub struct Place {
     /// The address.
@@ -34,7 +34,7 @@ impl Place {
     }
 }
 
-/// How a value is changed.
+/// A change of a value.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
     /// Into this one.

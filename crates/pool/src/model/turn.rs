@@ -1,4 +1,4 @@
-//! Whose turn it is: loom's threads are all one to the operating system.
+//! The actor whose turn it is: loom's threads are all one to the operating system.
 
 use core::cell::Cell;
 

@@ -19,9 +19,9 @@ pub struct World {
     pool: Pool,
     processes: Vec<ProcId>,
     kernel: Process,
-    /// What processes remember of the runs before is forgotten so.
+    /// Has processes forget what they remember of the runs before.
     pub(super) forget: fn(),
-    /// Who is dead from the beginning: bits.
+    /// The actors whose processes are dead from the beginning: bits.
     pub(super) dead: u64,
 }
 
@@ -57,12 +57,12 @@ impl World {
         &self.pool
     }
 
-    /// Where it is.
+    /// The addresses of its memory.
     pub fn memory(&self) -> core::ops::Range<usize> {
         self.base as usize..self.base as usize + MIN_POOL as usize
     }
 
-    /// What an actor's calls need. All of them have one pid, which others than the kernel are told.
+    /// The context of an actor's calls. All of them have one pid, which others than the kernel are told.
     pub fn ctx(&self, actor: usize) -> Ctx<'_> {
         Ctx {
             pool: &self.pool,
@@ -75,12 +75,12 @@ impl World {
         }
     }
 
-    /// The same for the process that does not act.
+    /// The context of calls of the process that does not act.
     pub fn observer(&self) -> Ctx<'_> {
         self.ctx(self.processes.len() - 1)
     }
 
-    /// A process without an act is dead from the beginning.
+    /// Has a process without an act be dead from the beginning.
     pub fn bury(&mut self, actor: usize) {
         self.dead |= 1 << (actor + 1);
     }
