@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Enough for thousands of commands.
+/// Descriptors that are enough for thousands of commands.
 const ENOUGH: u64 = 1 << 16;
 
 /// Raises this process's limit as far as permitted. Returns the limit before, for [`restore`].

@@ -1,5 +1,5 @@
-//! What is needed of ELF files: the program loader's path, segments and sections, and a copy without the
-//! parts that are never loaded. Debug information makes up most of a binary.
+//! ELF files: the program loader's path, segments and sections, and a copy without the parts that are never
+//! loaded, since debug information makes up most of a binary.
 
 use elf::abi::{PT_INTERP, PT_LOAD};
 use elf::endian::AnyEndian;

@@ -7,7 +7,7 @@ use std::io;
 /// Exit code for a failure of Vshmem's own, as opposed to one of a command that it ran.
 pub const OUR_FAILURE: u8 = 125;
 
-/// What went wrong, in words for the user.
+/// An error, in words for the user.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Error {
     message: String,
@@ -15,7 +15,7 @@ pub struct Error {
     code: u8,
 }
 
-/// The result of whatever can fail in this crate.
+/// The result of a function that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -41,7 +41,7 @@ impl Error {
         self
     }
 
-    /// Adds what the user can do about it.
+    /// Adds a hint at what the user can do about it.
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = Some(hint.into());
         self

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
-/// Where the kernel lists interfaces.
+/// The directory in which the kernel lists interfaces.
 const INTERFACES: &str = "/sys/class/net";
 /// Adds an interface to a bridge (`linux/sockios.h`); the crate libc lacks it.
 const ADD_TO_BRIDGE: libc::c_ulong = 0x89a2;

@@ -1,6 +1,7 @@
-//! Remembers that the user asked to stop, for commands that must clean up.
+//! Interrupts: commands that must clean up remember that the user asked to stop.
 
 use crate::error::{Error, Result};
+use crate::signal_descriptor::TERMINATION;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,9 +11,9 @@ extern "C" fn remember(signal: i32) {
     SIGNAL.store(signal, Ordering::Relaxed);
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP are remembered instead of ending the process.
+/// Has SIGINT, SIGTERM and SIGHUP be remembered from now on, instead of ending the process.
 pub fn watch() {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    for signal in TERMINATION {
         // SAFETY: the handler stores to an atomic, which is async-signal-safe; the structure is zeroed, which
         // is a valid value, before its fields are set.
         unsafe {
@@ -34,7 +35,7 @@ pub fn signal() -> Option<i32> {
     if remembered != 0 {
         return Some(remembered);
     }
-    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().find(pending)
+    TERMINATION.into_iter().find(pending)
 }
 
 /// An error if the user asked to stop.
@@ -46,12 +47,14 @@ pub fn check() -> Result<()> {
     }
 }
 
-/// Calls `done` until it returns something, the timeout expires (`None`), or the user asks to stop.
+/// Calls `done` every 10 ms until it returns something, the timeout expires (`None`), or the user asks to
+/// stop.
 pub fn wait_for<T>(timeout: Duration, done: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
     poll(timeout, Duration::from_millis(10), done)
 }
 
-/// The same, at this interval.
+/// Calls `done` at this interval until it returns something, the timeout expires (`None`), or the user asks
+/// to stop.
 pub fn poll<T>(
     timeout: Duration,
     interval: Duration,
@@ -60,7 +63,8 @@ pub fn poll<T>(
     repeat(timeout, interval, || check().and_then(|()| done()).transpose()).transpose()
 }
 
-/// Calls `done` until it returns something, or the timeout expires, whatever the user asks for.
+/// Calls `done` at this interval until it returns something or the timeout expires, even if the user asks to
+/// stop.
 pub fn repeat<T>(timeout: Duration, interval: Duration, mut done: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + timeout;
     loop {

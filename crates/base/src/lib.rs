@@ -1,15 +1,15 @@
-//! The ground of all programs of Vshmem: errors, signals, users, locks, and files that last.
+//! Helpers of all programs of Vshmem: errors, signals, users, locks, and files that last.
 //!
 //! | module | subject |
 //! | --- | --- |
 //! | [`error`] | the error type: a sentence, and what to do about it |
-//! | [`interrupt`] | that the user asked to stop |
+//! | [`interrupt`] | the user's wish to stop, and waits that it ends |
 //! | [`user`] | users, and changing to one |
 //! | [`signal_mask`], [`signal_descriptor`], [`descriptors`] | signals of programs that are started, signals as a descriptor, the limit of open files |
-//! | [`process`] | a process that is remembered, whatever has its pid later |
+//! | [`process`] | processes, by pid and start time |
 //! | [`directories`], [`lock`], [`stored`] | the user's directories, locks in them, and records in files |
 //! | [`memory`], [`interface`] | memory and network interfaces of this kernel |
-//! | [`elf`], [`library`] | ELF files, and where libvshmem.so is |
+//! | [`elf`], [`library`] | ELF files, and the path of libvshmem.so |
 //! | [`size`], [`document`], [`text`], [`random`] | sizes as text, documents for `--json`, texts that are safe to print, random bytes |
 
 pub mod descriptors;

@@ -1,4 +1,4 @@
-//! Finds libvshmem.so, which redirects a program's System V calls to the pool.
+//! The path of libvshmem.so, which redirects a program's System V calls to the pool.
 
 use crate::error::{error, Result};
 use std::path::{Path, PathBuf};

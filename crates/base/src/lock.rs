@@ -1,4 +1,4 @@
-//! Locks that keep two commands from changing the same cluster, or using the same channel.
+//! Locks of files: two commands change no cluster, and use no channel, at the same time.
 
 use crate::directories::{check_name, runtime_directory};
 use crate::error::{error, Error, Explain, Result};
@@ -10,14 +10,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// The file of the lock of what machines have of this host's memory and cores.
+/// The lock's file for machines' claims to memory and cores of this host.
 pub const CLAIMS: &str = "host.claims";
-/// The file of the lock of the devices of this host.
+/// The lock's file for the devices of this host.
 pub const DEVICES: &str = "host.devices";
-/// What the files of clusters' locks end with.
+/// The extension of the files of clusters' locks.
 pub const OF_CLUSTER: &str = "lock";
 
-/// How long another command may hold a lock that is waited for.
+/// The longest wait for a lock that another command holds.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Keeps other `vshmem` commands from changing the same cluster; released when it is dropped.
@@ -57,7 +57,7 @@ pub fn busy(name: &str) -> Error {
     error!("another vshmem command is at work on {name}").hint("Wait until it is done, or end it.")
 }
 
-/// The same; `None` if another command holds it.
+/// Takes a cluster's lock; `None` if another command holds it.
 pub fn try_lock_cluster(name: &str) -> Result<Option<Lock>> {
     check_name(name)?;
     lock_at(&runtime_directory()?.join(name).with_extension(OF_CLUSTER))

@@ -1,4 +1,4 @@
-//! Free memory of this host.
+//! Memory of this host, of its processes and its file systems.
 
 use rustix::fs::{statfs, statvfs};
 use rustix::mm::{mmap_anonymous, munmap, MapFlags, ProtFlags};
@@ -19,7 +19,7 @@ pub fn available() -> Option<u64> {
     available_in(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-/// All memory of this host, swap included, whoever has it now.
+/// All memory of this host, swap included, in use or free.
 pub fn total() -> Option<u64> {
     total_in(&fs::read_to_string("/proc/meminfo").ok()?)
 }

@@ -30,7 +30,7 @@ impl Process {
         Process::find(pid).unwrap_or(Process { pid, started: 0 })
     }
 
-    /// It has not ended.
+    /// Whether it has not ended.
     pub fn alive(&self) -> bool {
         Process::find(self.pid) == Some(*self)
     }
@@ -59,7 +59,7 @@ impl Process {
     }
 }
 
-/// How many threads there are of the process that has this pid; one that has ended and was not waited for
+/// The number of threads of the process that has this pid; one that has ended and was not waited for
 /// counts.
 fn threads(pid: i32) -> usize {
     fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)

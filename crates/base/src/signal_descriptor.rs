@@ -11,7 +11,7 @@ pub const TERMINATION: [i32; 3] = [libc::SIGHUP, libc::SIGTERM, libc::SIGINT];
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks these from now on.
+    /// Blocks these signals from now on.
     pub fn watch(signals: &[i32]) -> io::Result<Signals> {
         // SAFETY: the set is filled before it is used, and lives across the calls; the new descriptor is
         // owned here.

@@ -1,4 +1,4 @@
-//! Making texts of machines and members safe to print on a terminal.
+//! Texts of machines and members, made safe to print on a terminal.
 
 /// Longest line in characters; longer ones are cut.
 const LONGEST: usize = 1000;

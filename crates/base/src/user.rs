@@ -20,15 +20,15 @@ pub fn uid() -> u32 {
 /// root's rights. Distributions give few of these numbers to accounts, and systemd lends some to services.
 pub const MACHINE_USERS: Range<u32> = 65000..65520;
 
-/// The first of them that is neither taken, nor an account's, nor has a process, as those of other clusters'
-/// machines and of containers have.
+/// The first user of [`MACHINE_USERS`] that is neither taken nor an account's, and has no process, as those
+/// of other clusters' machines and of containers have.
 pub fn unused(taken: &BTreeSet<u32>) -> Result<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let running: BTreeSet<u32> = processes.filter_map(|it| Some(it.metadata().ok()?.uid())).collect();
     choose(&|user| taken.contains(&user) || running.contains(&user) || has_account(user))
 }
 
-/// The first of them that is no account's, for processes that are to have the same.
+/// The first user of [`MACHINE_USERS`] that is no account's, for processes that share one.
 pub fn without_account() -> Result<u32> {
     choose(&has_account)
 }
@@ -62,11 +62,11 @@ pub fn has_account(number: u32) -> bool {
 /// The user and groups that a command runs with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// User.
+    /// The user's id.
     pub uid: u32,
-    /// Group.
+    /// The group's id.
     pub gid: u32,
-    /// Supplementary groups.
+    /// The ids of supplementary groups.
     pub groups: Vec<u32>,
 }
 

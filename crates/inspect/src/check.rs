@@ -9,8 +9,8 @@ use vshmem_ipc::check::{inspect, repair, scratch_for, Repaired};
 use vshmem_ipc::{Budget, Ctx};
 use vshmem_transport::PoolRef;
 
-/// Passes over a pool. What looks wrong while an operation is under way, or just after a death, is right in
-/// one of them.
+/// Passes over a pool. A structure that looks wrong while an operation is under way, or just after a death,
+/// is right in one of them.
 const PASSES: u32 = 6;
 /// The pause before the second pass; each following one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -49,7 +49,7 @@ pub fn check(pool: &PoolRef) -> Result<CheckReport> {
             break;
         }
         if c.budget.is_spent() {
-            let why = "its structures lead in circles";
+            let why = "a walk through its structures does not end";
             return Err(error!("could not check the pool {}: {why}", checked.pool)
                 .hint("A member has damaged it: remove it and make a new one."));
         }

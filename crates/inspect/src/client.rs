@@ -29,12 +29,14 @@ impl Client {
         Client::join_by(reference, None, liveness::claim)
     }
 
-    /// The same for reading, which can do without locks: it waits for none longer than this.
+    /// Opens a pool and joins it to read, for which locks are no must: none is waited for longer than
+    /// `timeout`.
     pub fn join_within(reference: &PoolRef, timeout: Duration) -> Result<Client> {
         Client::join_by(reference, Some(timeout), liveness::claim)
     }
 
-    /// The same, but leaves what dead processes have left, to be counted, if there is a free process slot.
+    /// Opens a pool and joins it. If there is a free process slot, nothing is reaped, so that it can be
+    /// counted what dead processes have left.
     pub fn join_without_cleanup(reference: &PoolRef) -> Result<Client> {
         Client::join_by(reference, None, |pool, kernel, member, pid, started, claim| {
             let me = pool.claim_process(kernel, &Budget::default(), member, pid, started, claim);
@@ -72,7 +74,7 @@ impl Client {
         }
     }
 
-    /// What calls of the upper half take.
+    /// The context for calls of the upper half.
     pub fn context(&self) -> Ctx<'_> {
         self.kernel.context(self.me)
     }
@@ -98,7 +100,7 @@ impl Client {
         });
     }
 
-    /// The same, if only one member has this name: other clusters may use it too.
+    /// Declares the machine of this name dead if only one member has the name: other clusters may use it too.
     pub fn declare_only_dead(&self, machine: &str) {
         let JoinedPool { pool, member, .. } = &*self.kernel;
         let mut found = Vec::new();
@@ -128,7 +130,7 @@ impl Client {
         is_it
     }
 
-    /// Looks at the pool without waiting.
+    /// A view of the pool, for which no lock is waited for.
     pub(crate) fn view(&self) -> View<'_> {
         View::of(&self.kernel.pool, &self.kernel.handle)
     }

@@ -68,10 +68,10 @@ impl Kind {
     }
 }
 
-/// How long to wait for one lock. Recovering a dead owner's lock takes some milliseconds, and longer on a
+/// The longest wait for one lock. To recover a dead owner's lock takes some milliseconds, and longer on a
 /// busy machine.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// How long to wait for all locks.
+/// The longest wait for all locks together: a listing is worth no more of a user's time.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Reads a pool. What dead processes have left is cleaned up first, as far as locks can be taken.

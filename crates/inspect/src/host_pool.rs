@@ -58,7 +58,10 @@ impl HostPool {
         pools::reserve(&self.path.to_string_lossy(), UNRESERVED)
     }
 
-    /// The same pool, under another name in machines.
+    /// Gives the pool another name in machines, if there is one.
+    ///
+    /// # Errors
+    /// Its name can't be a pool's in machines.
     pub fn with_name(mut self, name: Option<&str>) -> Result<HostPool> {
         if let Some(name) = name {
             self.name = name.into();

@@ -17,12 +17,12 @@ fn read() -> std::result::Result<Ids, (Option<&'static str>, IdMapError)> {
     Ids::read(map("VSHMEM_UID_MAP")?, map("VSHMEM_GID_MAP")?).map_err(|error| (None, error))
 }
 
-/// The maps; identity if they can't be read.
+/// The maps of users and groups; identity if they can't be read.
 pub fn maps() -> &'static Ids {
     IDS.as_ref().unwrap_or(&Ids::SAME)
 }
 
-/// An error if they can't be read.
+/// An error if the maps can't be read.
 pub fn check() -> Result<()> {
     match &*IDS {
         Ok(_) => Ok(()),

@@ -1,13 +1,13 @@
-//! A pool seen from outside: listing, watching, checking and removing what is in it.
+//! Pools seen from outside: listing, sampling and checking them, and removing IPC objects.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | [`pools`], [`limits`] | the pools of this kernel, making and removing them, and their limits |
+//! | [`pools`], [`limits`] | pools of this kernel, making and removing them, and their limits |
 //! | [`host_pool`] | a pool of this host that can be given to machines |
-//! | `view`, [`client`] | a pool that is open, to look at or joined |
-//! | [`contents`], [`check`] | what is in it, and whether it is whole |
+//! | `view`, [`client`] | an open pool: looked at, or joined |
+//! | [`contents`], [`check`] | a pool's contents, and its integrity |
 //! | [`participants`], [`processes`], `ids` | its members and waiters, the processes and users that it names |
-//! | [`sample`], [`rates`] | a pool at one moment, and what happens between two |
+//! | [`sample`], [`rates`] | a pool at one moment, and its traffic between two |
 
 pub mod check;
 pub mod client;

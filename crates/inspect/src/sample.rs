@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vshmem_base::error::Result;
-use vshmem_ipc::stats::{self};
+use vshmem_ipc::stats;
 use vshmem_transport::{Origin, PoolRef};
 
 /// `SHM_DEST` of <sys/shm.h>.

@@ -1,4 +1,4 @@
-//! Looking at an open pool without a lock. Nobody waits for it, and nothing in the pool is trusted.
+//! Views of an open pool, without a lock: nobody waits for them, and nothing in the pool is trusted.
 
 use std::mem::ManuallyDrop;
 use vshmem_base::error::{error, Result};
@@ -37,12 +37,12 @@ impl OpenPool {
         self.handle.mem().len() as u64
     }
 
-    /// What tells it from all other pools.
+    /// Its UUID, if it has one.
     pub(crate) fn uuid(&self) -> Option<Uuid> {
         self.pool.uuid()
     }
 
-    /// Looks at it.
+    /// A view of it.
     pub(crate) fn view(&self) -> View<'_> {
         View::of(&self.pool, &self.handle)
     }
@@ -56,7 +56,7 @@ impl Drop for OpenPool {
     }
 }
 
-/// An open pool that is being looked at.
+/// A view of an open pool.
 pub(crate) struct View<'a> {
     pub pool: &'a Pool,
     handle: &'a Handle,
@@ -65,12 +65,12 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Of a pool behind this handle.
+    /// The view of a pool behind this handle.
     pub fn of<'a>(pool: &'a Pool, handle: &'a Handle) -> View<'a> {
         View { pool, handle, here: handle.find_member(pool) }
     }
 
-    /// What backs tables with memory before they are read.
+    /// A function that backs tables with memory before they are read.
     pub fn back(&self) -> impl FnMut(u64, u64) -> bool + use<'_> {
         |at, len| self.handle.reserve(at, len)
     }

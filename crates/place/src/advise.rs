@@ -1,4 +1,4 @@
-//! How many machines of what size for so many ranks of a parallel program.
+//! Advice on the number and size of machines for the ranks of a parallel program.
 //!
 //! Han et al. (Multi-core effects on HPC in virtual machines) ran 16 ranks of NPB in machines of 8, 4, 2 and
 //! 1 vCPUs: the largest were best (+11 %), since ranks in different machines talked through the host's
@@ -26,7 +26,7 @@ pub struct Division {
     pub nodes: usize,
     /// Of all pairs of ranks, the part that is in different machines: 0 to 1.
     pub apart: f64,
-    /// What can't be had.
+    /// What the host lacks for it.
     pub lacks: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub struct Advice {
     pub divisions: Vec<Division>,
     /// Index of the best.
     pub best: usize,
-    /// Why it is.
+    /// The reasons, a sentence each.
     pub why: Vec<String>,
 }
 

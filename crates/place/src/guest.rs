@@ -1,4 +1,4 @@
-//! What a machine is shown of the topology that it runs on.
+//! The topology that a machine sees, of the host's cores and nodes that it has.
 
 use crate::topology::Topology;
 use std::collections::BTreeSet;
@@ -7,8 +7,9 @@ use vshmem_placement::plan::{Guest, GuestNode};
 use vshmem_placement::request::Machine;
 use vshmem_placement::rules::Memory;
 
-/// What a machine is shown with vCPUs on these cores and logical processors, and memory by node. Sockets,
-/// caches and threads are shown if all have equally many vCPUs; hypervisors can't express others.
+/// The topology that a machine sees whose vCPUs are on these cores and logical processors, and whose memory
+/// is on these nodes. Sockets, caches and threads are shown if all have equally many vCPUs; hypervisors can't
+/// express others.
 pub fn of(topology: &Topology, machine: &Machine, vcpus: &[(usize, u32)], memory: &[(usize, u64)]) -> Guest {
     let cores: Vec<_> = vcpus.iter().map(|(core, _)| *core).collect();
     let threads = if machine.rules.smt { runs(&cores).unwrap_or(1) } else { 1 };
@@ -23,7 +24,7 @@ pub fn of(topology: &Topology, machine: &Machine, vcpus: &[(usize, u32)], memory
     Guest { sockets, cores: of_socket / threads, threads, caches, nodes: nodes(topology, &cores, memory) }
 }
 
-/// What of the topology a machine is not shown that is shown so, in words.
+/// Sentences about parts of the topology that a machine does not see.
 pub fn not_shown(topology: &Topology, vcpus: &[(usize, u32)], guest: &Guest) -> Vec<String> {
     let different = |values: Vec<usize>| values.into_iter().collect::<BTreeSet<_>>().len();
     let cores = different(vcpus.iter().map(|(core, _)| *core).collect());

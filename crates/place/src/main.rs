@@ -1,4 +1,4 @@
-//! `vshmem place`: who would run where on a host, and why.
+//! `vshmem place`: says where machines would run on a host, and why.
 
 mod options;
 mod wanted;
@@ -14,7 +14,7 @@ use vshmem_place::{draw, hwloc, place};
 use vshmem_placement::request::{Answer, SAYS, VERSION};
 use wanted::Wanted;
 
-/// What `--advise --json` prints.
+/// The document of `--advise --json`.
 #[derive(Serialize)]
 struct Advised<'a> {
     version: u32,

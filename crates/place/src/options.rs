@@ -84,6 +84,7 @@ fn policies() -> impl TypedValueParser<Value = Policy> {
     PossibleValuesParser::new(names).try_map(|name| Policy::named(&name).ok_or("there is no such policy"))
 }
 
+/// A part of a placement that must be had as it is asked for.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub enum Strict {
     /// Cores for vCPUs, and others for emulator threads

@@ -1,16 +1,16 @@
-//! What a placement needs to know of a host.
+//! The topology of a host: its cores, caches and memory nodes.
 
 use vshmem_placement::cpuset::CpuSet;
 
-/// How far a node is from itself, in the units of ACPI's SLIT.
+/// The distance of a node from itself, in the units of ACPI's SLIT.
 pub const LOCAL: u64 = 10;
-/// How far nodes are from each other where the firmware does not say.
+/// The distance of two nodes of which the firmware does not say it.
 const REMOTE: u64 = 20;
 
 /// A host's cores and memory nodes. Only those that this user may use are in it.
 #[derive(Debug, Clone)]
 pub struct Topology {
-    /// Where it comes from, for people.
+    /// Its source, for people.
     pub source: String,
     /// In hwloc's order: neighbours share caches.
     pub cores: Vec<Core>,
@@ -43,7 +43,7 @@ pub struct Node {
 }
 
 impl Topology {
-    /// How far the memory of node `b` is from the cores of node `a`.
+    /// The distance of node `b`'s memory from the cores of node `a`.
     pub fn distance(&self, a: usize, b: usize) -> u64 {
         match &self.distances {
             Some(all) => all[a][b],

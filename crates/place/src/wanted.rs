@@ -1,4 +1,4 @@
-//! The machines that are to be placed: those of options, of a cluster's file, or of a request of `vshmem up`.
+//! The machines that are to be placed: of options, of a cluster's file, or of a request of `vshmem up`.
 
 use crate::options::{Options, Strict};
 use std::io::Read;
@@ -12,17 +12,17 @@ use vshmem_placement::pages::Pages;
 use vshmem_placement::request::{Machine, Request, Taken, VERSION};
 use vshmem_placement::rules::{Insist, Memory, Rules};
 
-/// What is to be placed.
+/// Machines that are to be placed on a host.
 pub struct Wanted {
     pub machines: Vec<Machine>,
-    /// What others have of the host.
+    /// Processors and memory that others have.
     pub taken: Taken,
-    /// What there is to say about it.
+    /// Lines for the user.
     pub notes: String,
 }
 
 impl Wanted {
-    /// What options ask for.
+    /// The machines that options ask for.
     pub fn of(options: &Options) -> Result<Wanted> {
         if options.request {
             return requested();
@@ -36,7 +36,7 @@ impl Wanted {
     }
 }
 
-/// What options say of the placement, if they do.
+/// The placement that options ask for, if they do.
 fn placement(options: &Options) -> Option<Placement> {
     let memory = match options.strict.contains(&Strict::Memory) {
         true => Some(Memory::Strict),
@@ -107,7 +107,7 @@ fn page(wanted: Option<Pages>, memory: u64, insist: Insist, taken: &Taken) -> u6
     }
 }
 
-/// What comes in on standard input.
+/// The machines of the request on standard input.
 fn requested() -> Result<Wanted> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).explain(|| "could not read the request".into())?;

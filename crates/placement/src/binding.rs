@@ -1,5 +1,5 @@
-//! Memory that comes from certain nodes: whether this host permits that, and where a process's memory is.
-//! The kernel says it in `/proc/PID/numa_maps` (proc(5)), mapping by mapping.
+//! Bindings of memory to nodes: whether this host permits them, and the nodes of a process's memory, which
+//! the kernel lists in `/proc/PID/numa_maps` (proc(5)), mapping by mapping.
 
 use super::cpuset::CpuSet;
 use super::plan::Placed;
@@ -13,7 +13,7 @@ use std::io;
 use vshmem_base::error::{error, Explain, Result};
 use vshmem_base::size;
 
-/// The unit of what `numa_maps` counts for a mapping without huge pages.
+/// The unit of sizes in `numa_maps` and `smaps`, in bytes.
 const KIB: u64 = 1024;
 
 /// Where memory is, and in which pages, which had been touched when that was looked up.
@@ -39,10 +39,10 @@ struct Mapping {
     there: BTreeMap<u32, u64>,
 }
 
-/// How many nodes are named to the kernel: more than any has.
+/// Bits of a set of nodes as the kernel reads it: more than any kernel has nodes.
 const MOST_NODES: usize = 1024;
 
-/// What the kernel is to do with the memory of a mapping.
+/// The kernel's rule for the memory of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bind {
     /// It comes from these nodes, and from no others.
@@ -106,15 +106,15 @@ pub fn read(text: &str) {
     let _ = (mappings(text), extents(text));
 }
 
-/// Where the memory of a machine is that was placed so and runs in this process; and how that differs from
-/// its placement, in words.
+/// The memory of a machine that was placed so and runs in this process; and sentences about where it differs
+/// from its placement.
 pub fn look(process: i32, placed: &Placed) -> Result<(Resident, Vec<String>)> {
     let (mappings, extents) = mappings_of(process)?;
     Ok(compared(placed, &mappings, &extents))
 }
 
-/// Where the memory of a machine is that runs in this process, whose parts have these lengths in bytes: by
-/// those, since nothing else tells it from the process's own.
+/// The memory of a machine that runs in this process, whose parts have these lengths in bytes: by those, since
+/// nothing else tells it from the process's own.
 pub fn machine_memory(process: i32, lengths: &[u64]) -> Result<Resident> {
     let (mappings, extents) = mappings_of(process)?;
     let is_part = |extent: &Extent| extent.is_machine && lengths.contains(&extent.length);
@@ -122,7 +122,7 @@ pub fn machine_memory(process: i32, lengths: &[u64]) -> Result<Resident> {
     Ok(sum(parts))
 }
 
-/// Where the memory of a range of this process is.
+/// The memory of a range of this process.
 pub fn own_memory(start: usize, length: usize) -> Result<Resident> {
     let (mappings, extents) = mappings_of(std::process::id() as i32)?;
     let range = start as u64..start as u64 + length as u64;
@@ -140,7 +140,7 @@ fn mappings_of(process: i32) -> Result<(Vec<Mapping>, HashMap<u64, Extent>)> {
     Ok((mappings, extents(&read("smaps")?)))
 }
 
-/// What is there of these mappings.
+/// The memory of these mappings that is there.
 fn sum<'a>(parts: impl Iterator<Item = (&'a Mapping, &'a Extent)>) -> Resident {
     let mut found = Resident::default();
     for (mapping, extent) in parts {
@@ -154,7 +154,7 @@ fn sum<'a>(parts: impl Iterator<Item = (&'a Mapping, &'a Extent)>) -> Resident {
 }
 
 impl Resident {
-    /// All that is there, in bytes.
+    /// Bytes that are there.
     pub fn bytes(&self) -> u64 {
         self.pages.values().sum()
     }
@@ -175,7 +175,7 @@ impl Resident {
     }
 }
 
-/// Where memory is, and how that differs.
+/// The memory of a machine, and sentences about where it differs from its placement.
 fn compared(
     placed: &Placed,
     mappings: &[Mapping],
@@ -256,8 +256,8 @@ fn mapping(line: &str) -> Option<Mapping> {
     Some(Mapping { start: u64::from_str_radix(start, 16).ok()?, policy, nodes, page, there })
 }
 
-/// How long a mapping is, how much of it is in transparent huge pages, and whether it may be a machine's
-/// memory: to be read and written and not executed, without a file, or a hypervisor's memory file.
+/// The extent of a mapping: its length, the bytes of it in transparent huge pages, and whether it may be a
+/// machine's memory: to be read and written and not executed, without a file, or a hypervisor's memory file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Extent {
     length: u64,

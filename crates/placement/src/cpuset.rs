@@ -10,7 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The most numbers of a range: more than any system has processors.
-const MOST: u32 = 1 << 16;
+const MAX_RANGE: u32 = 1 << 16;
 
 /// A set of numbers. As text it is Linux's list format (`0-3,8`, cpuset(7)).
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +22,7 @@ impl CpuSet {
         self.0.first().copied()
     }
 
-    /// How many there are.
+    /// The count of its numbers.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -94,7 +94,7 @@ impl FromStr for CpuSet {
         for part in text.split(',').filter(|_| !text.is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let (first, last) = match (first.parse::<u32>(), last.parse::<u32>()) {
-                (Ok(first), Ok(last)) if first <= last && last - first < MOST => (first, last),
+                (Ok(first), Ok(last)) if first <= last && last - first < MAX_RANGE => (first, last),
                 _ => return Err(format!("{text:?} is no list of numbers, such as 0-3,8")),
             };
             set.extend(first..=last);

@@ -1,13 +1,13 @@
-//! Where machines run on this host: what can be asked for, and what was found. `vshmem-place` computes it,
-//! which knows the host's topology; here is what both programs say to each other.
+//! Placements of machines on a host: rules, requests and answers. `vshmem-place`, which knows the host's
+//! topology, computes them; these are the types that it and `vshmem` exchange.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | [`rules`] | how machines are to be placed |
-//! | [`plan`] | where they run, and what they are shown of it |
-//! | [`request`] | asking `vshmem-place` |
-//! | [`binding`] | memory that comes from certain nodes: whether it may, and whether it does |
-//! | [`pages`] | the pages that memory is in |
+//! | [`rules`] | the rules by which machines are placed |
+//! | [`plan`] | a placement: processors, memory nodes, and the topology that machines see |
+//! | [`request`] | requests to `vshmem-place`, and its answers |
+//! | [`binding`] | bindings of memory to nodes: whether the host permits them, and whether they hold |
+//! | [`pages`] | kinds of pages that memory can be in |
 //! | [`cpuset`] | sets of processors |
 
 pub mod binding;

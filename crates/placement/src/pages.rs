@@ -1,4 +1,4 @@
-//! The pages that memory is in: what can be asked for, and what was had.
+//! Kinds of pages that memory can be in, as they are asked for and as they are given.
 
 use super::rules::Insist;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
@@ -70,7 +70,7 @@ impl fmt::Display for Pages {
     }
 }
 
-/// How pages are had, whichever they are.
+/// The rules by which pages are taken, of whatever kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PageRules {
@@ -78,7 +78,7 @@ pub struct PageRules {
     pub insist: Insist,
     /// All memory is taken before a machine boots, and before machines get a pool.
     pub prealloc: bool,
-    /// How many threads do so; 0: as many as there are cores for it.
+    /// Threads that do so; 0: as many as there are cores for it.
     pub threads: u32,
 }
 

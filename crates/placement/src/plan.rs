@@ -1,4 +1,4 @@
-//! A placement.
+//! A placement: the processors and memory nodes of each machine, and the topology that it sees.
 
 use super::cpuset::CpuSet;
 use super::rules::{Memory, Policy, Rules};
@@ -6,36 +6,36 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vshmem_base::size;
 
-/// Where all machines run.
+/// The placement of all machines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// In the order in which they were asked for.
     pub machines: Vec<Placed>,
 }
 
-/// Where a machine runs.
+/// The placement of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
     /// The machine's name.
     pub name: String,
     /// Its memory in bytes.
     pub memory: u64,
-    /// What was asked for.
+    /// The rules that were asked for.
     pub rules: Rules,
-    /// Where each vCPU may run, in the order of vCPUs.
+    /// The processors of each vCPU, in the order of vCPUs.
     pub vcpus: Vec<CpuSet>,
-    /// Where the hypervisor's other threads may run.
+    /// The processors of the hypervisor's other threads.
     pub emulator: CpuSet,
     /// Memory nodes that its memory comes from, by Linux's numbers. Empty: any.
     pub nodes: CpuSet,
     /// Memory nodes that its devices are near to.
     #[serde(default)]
     pub near: CpuSet,
-    /// What the machine is shown of it.
+    /// The topology that the machine sees.
     pub guest: Guest,
-    /// Why it runs there.
+    /// Reasons for the placement, a sentence each.
     pub why: Vec<String>,
-    /// What was asked for and could not be had.
+    /// Wishes that could not be met, a sentence each.
     pub fallbacks: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ impl Placed {
         self.vcpus.iter().filter(move |set| alone && set.len() == 1).flat_map(CpuSet::iter)
     }
 
-    /// Where it runs, in words.
+    /// Its processors and memory nodes, in words.
     pub fn summary(&self) -> String {
         let on = match (self.vcpus.iter().all(|set| set.len() == 1), self.vcpus.first()) {
             (true, _) => self.vcpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),

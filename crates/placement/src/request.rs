@@ -1,4 +1,4 @@
-//! Asking `vshmem-place`, which knows this host's topology, where machines should run.
+//! Requests to `vshmem-place`, which knows this host's topology, to place machines; and its answers.
 
 use super::cpuset::CpuSet;
 use super::plan::Plan;
@@ -15,7 +15,7 @@ use vshmem_base::size;
 pub const VERSION: u32 = 1;
 /// The program's name.
 pub const PROGRAM: &str = "vshmem-place";
-/// What its messages begin with.
+/// The beginning of its messages.
 pub const SAYS: &str = "vshmem place: ";
 
 /// A machine to be placed.
@@ -33,7 +33,7 @@ pub struct Machine {
     /// The size in bytes of the host's reserved pages that this comes in; 0: it comes from any memory.
     #[serde(default)]
     pub page: u64,
-    /// How it is to be placed.
+    /// The rules by which it is placed.
     pub rules: Rules,
 }
 
@@ -49,7 +49,7 @@ pub fn vcpus(count: usize) -> String {
     format!("{count} vCPU{}", if count == 1 { "" } else { "s" })
 }
 
-/// Which memory is meant, in words: that in pages of this size, or any.
+/// A phrase that names the size of pages; empty if memory in any pages is meant.
 pub fn in_pages(page: u64) -> String {
     match page {
         0 => String::new(),
@@ -57,7 +57,7 @@ pub fn in_pages(page: u64) -> String {
     }
 }
 
-/// What others have of a host already.
+/// Processors and memory of a host that others have already.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
     /// Processors.
@@ -70,30 +70,30 @@ pub struct Taken {
     pub pages_left: BTreeMap<u64, BTreeMap<u32, u64>>,
 }
 
-/// What is asked: a line of JSON.
+/// A request: a line of JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Request {
     /// [`VERSION`].
     pub version: u32,
     /// The machines to be placed.
     pub machines: Vec<Machine>,
-    /// What others have.
+    /// Processors and memory that others have.
     pub taken: Taken,
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Answer {
     /// [`VERSION`].
     pub version: u32,
-    /// Where the topology comes from, for people.
+    /// The source of the topology, for people.
     pub topology: String,
-    /// Where the machines run.
+    /// The placement.
     #[serde(flatten)]
     pub plan: Plan,
 }
 
-/// Where these machines should run on this host.
+/// Has `vshmem-place` place these machines on this host.
 ///
 /// # Errors
 /// They can't be placed as they must be, or the program is missing or another version.
@@ -113,7 +113,7 @@ pub fn ask(machines: Vec<Machine>, taken: Taken) -> Result<Plan> {
     understood(&program, &request, &output.stdout)
 }
 
-/// Beside this program, or else on the `PATH`.
+/// The path of `vshmem-place`: beside this program, or else on the `PATH`.
 fn program() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|it| it.with_file_name(PROGRAM));
     beside.filter(|it| it.exists()).unwrap_or(PROGRAM.into())
@@ -131,7 +131,7 @@ fn run(program: &Path, request: &Request) -> Result<Output> {
         _ => error!("{}: {why}", failed()),
     })?;
     let text = serde_json::to_vec(request).expect("it is plain data");
-    // One that does not read it has something to say.
+    // If it does not read the request, its message says why.
     if let Some(mut input) = child.stdin.take() {
         let _ = input.write_all(&text);
     }

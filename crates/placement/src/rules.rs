@@ -1,4 +1,4 @@
-//! How machines are to be placed.
+//! The rules by which machines are placed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

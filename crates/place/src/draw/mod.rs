@@ -12,7 +12,7 @@ use vshmem_base::size;
 use vshmem_placement::cpuset::CpuSet;
 use vshmem_placement::plan::Plan;
 
-/// What a core is used for.
+/// The use of a core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
     /// vCPUs of the machine with this index, and of no other.
@@ -27,7 +27,7 @@ enum Use {
     Free,
 }
 
-/// What each core is used for.
+/// The use of each core.
 fn uses(topology: &Topology, plan: &Plan, taken: &CpuSet) -> Vec<Use> {
     let core_of_pu = |pu: u32| topology.cores.iter().position(|core| core.pus.contains(&pu));
     let mut core_of = HashMap::new();
@@ -66,15 +66,15 @@ fn uses(topology: &Topology, plan: &Plan, taken: &CpuSet) -> Vec<Use> {
 }
 
 /// The cores of one memory node that share a cache.
-struct Group {
+struct CacheGroup {
     package: usize,
     node: usize,
     /// Indices of cores.
     cores: Vec<usize>,
 }
 
-impl Group {
-    /// Where it is, and the memory there.
+impl CacheGroup {
+    /// The socket and the node, and the memory there.
     fn heading(&self, topology: &Topology) -> String {
         let node = &topology.nodes[self.node];
         let memory = node.memory.map_or(String::new(), |bytes| format!(", {}", size::show(bytes)));
@@ -82,8 +82,8 @@ impl Group {
     }
 }
 
-/// All cores, in their order, by what they share.
-fn groups(topology: &Topology) -> Vec<Group> {
+/// All cores in their order, by node and cache.
+fn cache_groups(topology: &Topology) -> Vec<CacheGroup> {
     let key = |core: &usize| {
         let core = &topology.cores[*core];
         (core.package, core.node, core.cache)
@@ -91,6 +91,6 @@ fn groups(topology: &Topology) -> Vec<Group> {
     let all: Vec<_> = (0..topology.cores.len()).collect();
     let groups = all.chunk_by(|a, b| key(a) == key(b));
     groups
-        .map(|cores| Group { package: key(&cores[0]).0, node: key(&cores[0]).1, cores: cores.to_vec() })
+        .map(|cores| CacheGroup { package: key(&cores[0]).0, node: key(&cores[0]).1, cores: cores.to_vec() })
         .collect()
 }

@@ -1,6 +1,6 @@
 //! A placement as an SVG image.
 
-use super::{groups, uses, Use};
+use super::{cache_groups, uses, Use};
 use crate::topology::Topology;
 use svg::node::element::{Group, Rectangle, Text, Title};
 use svg::Document;
@@ -16,7 +16,7 @@ const ROW: usize = 16;
 const LINE: usize = 20;
 const MARGIN: usize = 16;
 
-/// Who runs where: a square for each core, with the machine's colour; hovering tells why.
+/// A square for each core, with the colour of its machine; hovering tells why.
 pub fn svg(topology: &Topology, plan: &Plan, taken: &CpuSet) -> String {
     let uses = uses(topology, plan, taken);
     let mut drawing = Group::new().set("font-family", "sans-serif").set("font-size", 13);
@@ -25,7 +25,7 @@ pub fn svg(topology: &Topology, plan: &Plan, taken: &CpuSet) -> String {
     drawing = drawing.add(line(MARGIN, y, &topology.source));
     y += LINE / 2;
     let mut seen = None;
-    for group in groups(topology) {
+    for group in cache_groups(topology) {
         if seen != Some((group.package, group.node)) {
             seen = Some((group.package, group.node));
             y += LINE;

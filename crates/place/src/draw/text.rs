@@ -1,6 +1,6 @@
 //! A placement as text.
 
-use super::{groups, uses, Use};
+use super::{cache_groups, uses, Use};
 use crate::topology::Topology;
 use std::fmt::Write;
 use vshmem_placement::cpuset::CpuSet;
@@ -11,7 +11,7 @@ const WIDTH: usize = 100;
 /// Characters of a machine's name that are shown on its cores.
 const NAME: usize = 8;
 
-/// Who runs where beside what others have, and why.
+/// A map of the cores, and each machine with the reasons for its placement.
 pub fn text(topology: &Topology, plan: &Plan, taken: &CpuSet) -> String {
     let mut text = String::new();
     map(&mut text, topology, plan, taken);
@@ -21,7 +21,7 @@ pub fn text(topology: &Topology, plan: &Plan, taken: &CpuSet) -> String {
     text
 }
 
-/// Each core, and who has it.
+/// Each core, and the machine that has it.
 fn map(text: &mut String, topology: &Topology, plan: &Plan, taken: &CpuSet) {
     let cell = |used: &Use| match used {
         Use::Machine(index) => plan.machines[*index].name.chars().take(NAME).collect(),
@@ -33,7 +33,7 @@ fn map(text: &mut String, topology: &Topology, plan: &Plan, taken: &CpuSet) {
     let cells: Vec<String> = uses(topology, plan, taken).iter().map(cell).collect();
     let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(1);
     let mut seen = None;
-    for group in groups(topology) {
+    for group in cache_groups(topology) {
         if seen != Some((group.package, group.node)) {
             seen = Some((group.package, group.node));
             let _ = writeln!(text, "{}", group.heading(topology));

@@ -1,7 +1,7 @@
 //! Machines whose vCPUs have cores of their own.
 
 use super::error::PlaceError;
-use super::host::{Host, State};
+use super::host::{CoreState, HostState};
 use super::memory;
 use super::near::{self, Choice};
 use crate::guest;
@@ -11,7 +11,7 @@ use vshmem_placement::request::Machine;
 use vshmem_placement::rules::Policy;
 
 /// Gives each vCPU a core of its own, or an SMT sibling of one.
-pub fn place(host: &mut Host, machine: &Machine) -> Result<Placed, PlaceError> {
+pub fn place(host: &mut HostState, machine: &Machine) -> Result<Placed, PlaceError> {
     let choice = match machine.rules.policy {
         Policy::NumaFirst => near::choose(host, machine),
         _ => in_order(host, machine),
@@ -37,22 +37,22 @@ pub fn place(host: &mut Host, machine: &Machine) -> Result<Placed, PlaceError> {
     })
 }
 
-fn no_cores(host: &Host, machine: &Machine) -> PlaceError {
-    let free: Vec<_> = host.cores_that_are(State::Free).collect();
+fn no_cores(host: &HostState, machine: &Machine) -> PlaceError {
+    let free: Vec<_> = host.cores_that_are(CoreState::Free).collect();
     let free = host.room(&free, machine.rules.smt);
     PlaceError::Cores { machine: machine.name.clone(), cpus: machine.cpus, free }
 }
 
 /// The first free cores.
-fn in_order(host: &Host, machine: &Machine) -> Option<Choice> {
-    let mut free: Vec<_> = host.cores_that_are(State::Free).collect();
+fn in_order(host: &HostState, machine: &Machine) -> Option<Choice> {
+    let mut free: Vec<_> = host.cores_that_are(CoreState::Free).collect();
     free.sort_by_key(|core| (!host.is_near(machine, host.topology.cores[*core].node), *core));
     let cores = host.enough(&free, machine.cpus, machine.rules.smt)?;
     Some(Choice { cores, why: "pinned: the first cores that were free".into() })
 }
 
 /// The core and the logical processor of each vCPU.
-fn pinned(host: &Host, machine: &Machine, cores: &[usize]) -> Vec<(usize, u32)> {
+fn pinned(host: &HostState, machine: &Machine, cores: &[usize]) -> Vec<(usize, u32)> {
     let threads = |core: &usize| {
         let pus = &host.topology.cores[*core].pus;
         let used = if machine.rules.smt { pus.len() } else { 1 };
@@ -62,7 +62,7 @@ fn pinned(host: &Host, machine: &Machine, cores: &[usize]) -> Vec<(usize, u32)> 
 }
 
 /// The nodes of vCPUs, in the order of the latter, and how many each has.
-fn count_by_node(host: &Host, vcpus: &[(usize, u32)]) -> Vec<(usize, usize)> {
+fn count_by_node(host: &HostState, vcpus: &[(usize, u32)]) -> Vec<(usize, usize)> {
     let mut counts: Vec<(usize, usize)> = Vec::new();
     for (core, _) in vcpus {
         let node = host.topology.cores[*core].node;

@@ -1,17 +1,17 @@
-//! Whether machines run near to their devices.
+//! Devices: whether machines run near to theirs.
 
 use super::error::PlaceError;
-use crate::topology::Topology;
+use crate::topology::{Core, Topology};
 use vshmem_placement::plan::Placed;
 use vshmem_placement::request::Machine;
 use vshmem_placement::rules::Insist;
 
-/// Says of a machine that it does not run near to its devices, if it does not.
+/// Notes as a fallback that a machine does not run near to its devices, if so.
 ///
 /// # Errors
 /// It must.
 pub fn check(topology: &Topology, machine: &Machine, placed: &mut Placed) -> Result<(), PlaceError> {
-    let near = |core: &crate::topology::Core| machine.near.contains(topology.nodes[core.node].number);
+    let near = |core: &Core| machine.near.contains(topology.nodes[core.node].number);
     let is_far = |cpu| topology.cores.iter().any(|core| core.pus.contains(&cpu) && !near(core));
     if machine.near.is_empty() || !placed.vcpus.iter().flat_map(|set| set.iter()).any(is_far) {
         return Ok(());

@@ -1,14 +1,15 @@
-//! Where the hypervisor's threads run that are no vCPUs: off the cores of these, if there are others.
+//! Emulator threads, the hypervisor's threads that are no vCPUs: they run off the cores of these, if there
+//! are others.
 
 use super::error::PlaceError;
-use super::host::{Host, State};
+use super::host::{CoreState, HostState};
 use vshmem_placement::cpuset::CpuSet;
 use vshmem_placement::plan::Placed;
 use vshmem_placement::request::Machine;
 use vshmem_placement::rules::{Insist, Policy};
 
-/// Fills in where a machine's emulator threads run, after all vCPUs have been placed.
-pub fn place(host: &Host, machine: &Machine, placed: &mut Placed) -> Result<(), PlaceError> {
+/// Fills in the processors of a machine's emulator threads, after all vCPUs have been placed.
+pub fn place(host: &HostState, machine: &Machine, placed: &mut Placed) -> Result<(), PlaceError> {
     if machine.rules.policy == Policy::Unpinned {
         return Ok(());
     }
@@ -33,15 +34,15 @@ pub fn place(host: &Host, machine: &Machine, placed: &mut Placed) -> Result<(), 
 
 /// The first of these that there are: reserved cores near by, free cores near by, either elsewhere, idle SMT
 /// siblings of the machine's own cores.
-fn off_vcpus(host: &Host, placed: &Placed) -> Option<CpuSet> {
+fn off_vcpus(host: &HostState, placed: &Placed) -> Option<CpuSet> {
     let is_near = |core: &usize| {
         let node = host.topology.cores[*core].node;
         placed.nodes.contains(host.topology.nodes[node].number)
     };
     // Cores on which others' vCPUs run by turns are not free.
     let is_quiet = |core: &usize| host.floating[host.topology.cores[*core].package] == 0;
-    let reserved: Vec<_> = host.cores_that_are(State::Reserved).collect();
-    let free: Vec<_> = host.cores_that_are(State::Free).filter(is_quiet).collect();
+    let reserved: Vec<_> = host.cores_that_are(CoreState::Reserved).collect();
+    let free: Vec<_> = host.cores_that_are(CoreState::Free).filter(is_quiet).collect();
     let near = |cores: &[usize]| cores.iter().copied().filter(is_near).collect::<Vec<_>>();
     let choices = [near(&reserved), near(&free), reserved, free];
     let cores = choices.into_iter().find(|cores| !cores.is_empty());
@@ -50,7 +51,7 @@ fn off_vcpus(host: &Host, placed: &Placed) -> Option<CpuSet> {
 }
 
 /// Idle siblings of the cores on which a machine's vCPUs are pinned.
-fn siblings(host: &Host, placed: &Placed) -> CpuSet {
+fn siblings(host: &HostState, placed: &Placed) -> CpuSet {
     if placed.vcpus.iter().any(|set| set.len() > 1) {
         return CpuSet::default();
     }

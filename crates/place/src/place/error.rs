@@ -1,4 +1,4 @@
-//! Why a machine can't be placed.
+//! The error: a machine can't be placed.
 
 use std::fmt;
 use vshmem_base::size;
@@ -14,7 +14,7 @@ pub enum PlaceError {
         machine: String,
         /// Its vCPUs.
         cpus: usize,
-        /// How many could get a core of their own.
+        /// The number of vCPUs that could get a core of their own.
         free: usize,
     },
     /// Its cores' nodes have too little memory.
@@ -25,7 +25,7 @@ pub enum PlaceError {
         memory: u64,
         /// The size of the reserved pages that this comes in, in bytes; 0: any memory will do.
         page: u64,
-        /// What is left on the nodes of its cores.
+        /// Bytes that are left on the nodes of its cores.
         left: u64,
     },
     /// Its vCPUs do not run near to its devices.

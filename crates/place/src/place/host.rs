@@ -1,25 +1,25 @@
-//! What is free while machines are placed.
+//! The host's cores and memory that are free while machines are placed.
 
 use crate::topology::{Core, Node, Topology};
 use std::collections::BTreeMap;
 use vshmem_placement::request::{Machine, Taken};
 
-/// A host, and what machines have of it already.
-pub struct Host<'a> {
+/// A host, and the cores and memory of it that are free.
+pub struct HostState<'a> {
     pub topology: &'a Topology,
     /// The state of each core.
-    pub cores: Vec<State>,
+    pub cores: Vec<CoreState>,
     /// Memory left on each node, in bytes; `None` if that is not known.
     memory: Vec<Option<u64>>,
-    /// The same of the host's reserved pages, by their size in bytes, as far as that is known.
+    /// Bytes left on each node of the host's reserved pages, by their size in bytes, as far as that is known.
     pages: BTreeMap<u64, Vec<Option<u64>>>,
     /// vCPUs that run on any core of each socket.
     pub floating: Vec<usize>,
 }
 
-/// What a core is for.
+/// The state of a core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum CoreState {
     Free,
     /// The host's own.
     Reserved,
@@ -27,16 +27,16 @@ pub enum State {
     Taken,
 }
 
-impl<'a> Host<'a> {
+impl<'a> HostState<'a> {
     /// A host of which others have something, with the first `reserve` cores of each node kept back.
-    pub fn new(topology: &'a Topology, reserve: usize, taken: &Taken) -> Host<'a> {
+    pub fn new(topology: &'a Topology, reserve: usize, taken: &Taken) -> HostState<'a> {
         let mut kept = vec![0; topology.nodes.len()];
         let state = |core: &Core| {
             kept[core.node] += 1;
             match core.pus.iter().any(|pu| taken.cpus.contains(*pu)) {
-                true => State::Taken,
-                false if kept[core.node] <= reserve => State::Reserved,
-                false => State::Free,
+                true => CoreState::Taken,
+                false if kept[core.node] <= reserve => CoreState::Reserved,
+                false => CoreState::Free,
             }
         };
         let left = |node: &Node| {
@@ -47,7 +47,7 @@ impl<'a> Host<'a> {
             let of = |node: &Node| Some(left.get(&node.number).copied().unwrap_or(0));
             topology.nodes.iter().map(of).collect()
         };
-        Host {
+        HostState {
             topology,
             pages: taken.pages_left.iter().map(|(size, left)| (*size, of_pages(left))).collect(),
             cores: topology.cores.iter().map(state).collect(),
@@ -62,7 +62,7 @@ impl<'a> Host<'a> {
     }
 
     /// The indices of cores in a state.
-    pub fn cores_that_are(&self, state: State) -> impl Iterator<Item = usize> + '_ {
+    pub fn cores_that_are(&self, state: CoreState) -> impl Iterator<Item = usize> + '_ {
         self.cores.iter().enumerate().filter(move |(_, it)| **it == state).map(|(core, _)| core)
     }
 
@@ -73,10 +73,10 @@ impl<'a> Host<'a> {
 
     /// The free cores of a node.
     pub fn free(&self, node: usize) -> Vec<usize> {
-        self.cores_that_are(State::Free).filter(|core| self.topology.cores[*core].node == node).collect()
+        self.cores_that_are(CoreState::Free).filter(|core| self.topology.cores[*core].node == node).collect()
     }
 
-    /// How many vCPUs some cores take.
+    /// The number of vCPUs that some cores take.
     pub fn room(&self, cores: &[usize], smt: bool) -> usize {
         cores.iter().map(|core| if smt { self.topology.cores[*core].pus.len() } else { 1 }).sum()
     }
@@ -100,7 +100,7 @@ impl<'a> Host<'a> {
         self.memory.len()
     }
 
-    /// What a node has left of the memory that a machine's comes from, in bytes; `None` if that is not known.
+    /// Bytes that a node has left of the memory that a machine's comes from; `None` if that is not known.
     pub fn left(&self, machine: &Machine, node: usize) -> Option<u64> {
         match machine.page {
             0 => self.memory[node],
@@ -116,7 +116,7 @@ impl<'a> Host<'a> {
     /// Takes cores for a machine, and memory as far as there is some.
     pub fn take(&mut self, machine: &Machine, cores: &[usize], memory: &[(usize, u64)]) {
         for core in cores {
-            self.cores[*core] = State::Taken;
+            self.cores[*core] = CoreState::Taken;
         }
         let left = match machine.page {
             0 => Some(&mut self.memory),

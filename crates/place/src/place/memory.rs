@@ -1,7 +1,7 @@
-//! How a machine's memory is divided over the nodes of its cores.
+//! Memory: a machine's is divided over the nodes of its cores.
 
 use super::error::PlaceError;
-use super::host::Host;
+use super::host::HostState;
 use vshmem_base::size;
 use vshmem_placement::request::{in_pages, Machine};
 use vshmem_placement::rules::Memory;
@@ -11,7 +11,7 @@ const UNIT: u64 = 1 << 20;
 
 /// A machine's share on each node: as its vCPUs are divided, or as much on each if they take turns. The last
 /// gets what does not divide.
-pub fn shares(host: &Host, machine: &Machine, vcpus: &[(usize, usize)]) -> Vec<(usize, u64)> {
+pub fn shares(host: &HostState, machine: &Machine, vcpus: &[(usize, usize)]) -> Vec<(usize, u64)> {
     let even: Vec<(usize, usize)>;
     let parts = match machine.rules.memory {
         Memory::Interleave => {
@@ -35,11 +35,15 @@ pub fn shares(host: &Host, machine: &Machine, vcpus: &[(usize, usize)]) -> Vec<(
     parts.iter().enumerate().map(share).collect()
 }
 
-/// What to say if nodes have less memory left than a machine's share there.
+/// A sentence about a node that has less memory left than a machine's share there, if one has.
 ///
 /// # Errors
-/// They have, and no others will do.
-pub fn lacks(host: &Host, machine: &Machine, shares: &[(usize, u64)]) -> Result<Option<String>, PlaceError> {
+/// One has, and the machine takes memory of no others.
+pub fn lacks(
+    host: &HostState,
+    machine: &Machine,
+    shares: &[(usize, u64)],
+) -> Result<Option<String>, PlaceError> {
     let short = shares.iter().find(|(node, bytes)| !host.has_memory(machine, *node, *bytes));
     let Some((node, bytes)) = short else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Computes a placement: a pure function of a topology and of what is asked for.
+//! The placement: a pure function of a topology and of requests.
 //!
 //! Machines whose vCPUs are pinned get their cores first, since those of others only avoid them: `pinned`
 //! ones in their order, then `numa-first` ones, the largest first, since small ones fit into what is left.
@@ -17,7 +17,7 @@ mod range;
 pub use error::PlaceError;
 
 use crate::topology::Topology;
-use host::Host;
+use host::HostState;
 use vshmem_placement::plan::{Guest, Placed, Plan};
 use vshmem_placement::request::{Machine, Taken};
 use vshmem_placement::rules::{Insist, Memory, Policy};
@@ -28,7 +28,7 @@ use vshmem_placement::rules::{Insist, Memory, Policy};
 /// A machine can't be placed as it must be.
 pub fn place(topology: &Topology, machines: &[Machine], taken: &Taken) -> Result<Plan, PlaceError> {
     let reserve = machines.iter().map(|machine| machine.rules.reserve_cores).max().unwrap_or(0);
-    let mut host = Host::new(topology, reserve as usize, taken);
+    let mut host = HostState::new(topology, reserve as usize, taken);
     let mut placed: Vec<Option<Placed>> = machines.iter().map(|_| None).collect();
     for index in order(machines) {
         let mut its = one(&mut host, &machines[index])?;
@@ -58,7 +58,7 @@ fn order(machines: &[Machine]) -> Vec<usize> {
     order
 }
 
-fn one(host: &mut Host, machine: &Machine) -> Result<Placed, PlaceError> {
+fn one(host: &mut HostState, machine: &Machine) -> Result<Placed, PlaceError> {
     match machine.rules.policy {
         Policy::Unpinned => anywhere(host, machine),
         Policy::RangePinned => range::place(host, machine, Vec::new()),
@@ -71,7 +71,7 @@ fn one(host: &mut Host, machine: &Machine) -> Result<Placed, PlaceError> {
     }
 }
 
-fn anywhere(host: &mut Host, machine: &Machine) -> Result<Placed, PlaceError> {
+fn anywhere(host: &mut HostState, machine: &Machine) -> Result<Placed, PlaceError> {
     let all = host.topology.pus(&host.all());
     let shares = match machine.rules.memory {
         Memory::Interleave => memory::shares(host, machine, &[]),

@@ -1,6 +1,6 @@
 //! NUMA-first: as few memory nodes as can hold a machine, near to each other, and cores that share caches.
 
-use super::host::Host;
+use super::host::HostState;
 use super::memory;
 use vshmem_base::size;
 use vshmem_placement::request::Machine;
@@ -16,7 +16,7 @@ pub struct Choice {
 type Split = Vec<(usize, usize)>;
 
 /// Cores for a machine; `None` if there are too few. Nodes without enough memory are taken only if none has.
-pub fn choose(host: &Host, machine: &Machine) -> Option<Choice> {
+pub fn choose(host: &HostState, machine: &Machine) -> Option<Choice> {
     let (split, memory) = match split(host, machine, true) {
         Some(split) => (split, true),
         None => (split(host, machine, false)?, false),
@@ -29,20 +29,20 @@ pub fn choose(host: &Host, machine: &Machine) -> Option<Choice> {
 }
 
 /// The best nodes. With `memory`, each has the memory for its share.
-fn split(host: &Host, machine: &Machine, memory: bool) -> Option<Split> {
+fn split(host: &HostState, machine: &Machine, memory: bool) -> Option<Split> {
     let rooms: Vec<_> = (0..host.nodes()).map(|node| room(host, node, machine)).collect();
     let starts = (0..rooms.len()).filter(|node| rooms[*node] > 0);
     let grown = starts.filter_map(|start| grow(host, machine, &rooms, start, memory));
     grown.min_by_key(|split| cost(host, machine, &rooms, split))
 }
 
-/// How many of a machine's vCPUs a node has room for.
-fn room(host: &Host, node: usize, machine: &Machine) -> usize {
+/// The number of a machine's vCPUs that a node has room for.
+fn room(host: &HostState, node: usize, machine: &Machine) -> usize {
     host.room(&host.free(node), machine.rules.smt)
 }
 
 /// The smallest number of nodes, the nearest first, that hold the machine if one of them is `start`.
-fn grow(host: &Host, machine: &Machine, rooms: &[usize], start: usize, memory: bool) -> Option<Split> {
+fn grow(host: &HostState, machine: &Machine, rooms: &[usize], start: usize, memory: bool) -> Option<Split> {
     let mut others: Vec<_> = (0..rooms.len()).filter(|node| rooms[*node] > 0).collect();
     others.sort_by_key(|node| (*node != start, host.topology.distance(start, *node), *node));
     (1..=others.len()).find_map(|count| {
@@ -70,7 +70,12 @@ fn divide(mut vcpus: usize, nodes: &[usize], rooms: &[usize]) -> Option<Split> {
 
 /// Nodes near to the machine's devices are better than others, few than many, near ones than far ones, full
 /// ones than empty ones.
-fn cost(host: &Host, machine: &Machine, rooms: &[usize], split: &Split) -> (usize, usize, u64, usize, usize) {
+fn cost(
+    host: &HostState,
+    machine: &Machine,
+    rooms: &[usize],
+    split: &Split,
+) -> (usize, usize, u64, usize, usize) {
     let far = split.iter().filter(|(node, _)| !host.is_near(machine, *node)).map(|(_, vcpus)| vcpus).sum();
     let apart = split.iter().flat_map(|(a, _)| split.iter().map(|(b, _)| host.topology.distance(*a, *b)));
     let left = split.iter().map(|(node, vcpus)| rooms[*node] - vcpus).sum();
@@ -78,7 +83,7 @@ fn cost(host: &Host, machine: &Machine, rooms: &[usize], split: &Split) -> (usiz
 }
 
 /// Free cores of a node for so many vCPUs, under as few caches as can be.
-fn in_node(host: &Host, node: usize, vcpus: usize, smt: bool) -> Option<Vec<usize>> {
+fn in_node(host: &HostState, node: usize, vcpus: usize, smt: bool) -> Option<Vec<usize>> {
     let mut caches: Vec<(usize, Vec<usize>)> = Vec::new();
     for core in host.free(node) {
         let cache = host.topology.cores[core].cache;
@@ -99,7 +104,7 @@ fn in_node(host: &Host, node: usize, vcpus: usize, smt: bool) -> Option<Vec<usiz
     Some(cores)
 }
 
-fn reason(host: &Host, machine: &Machine, split: &Split, memory: bool) -> String {
+fn reason(host: &HostState, machine: &Machine, split: &Split, memory: bool) -> String {
     let number = |node: usize| host.topology.nodes[node].number;
     let wanted = match memory {
         true => format!("{} and {}", machine.vcpus(), size::show(machine.memory)),

@@ -1,7 +1,7 @@
 //! Machines whose vCPUs run on any core of one socket.
 
 use super::error::PlaceError;
-use super::host::{Host, State};
+use super::host::{CoreState, HostState};
 use super::memory;
 use vshmem_placement::cpuset::CpuSet;
 use vshmem_placement::plan::{Guest, Placed};
@@ -10,9 +10,13 @@ use vshmem_placement::rules::Insist;
 
 /// Has all vCPUs run on any core of the socket with the most room, but on those that others have to
 /// themselves.
-pub fn place(host: &mut Host, machine: &Machine, mut fallbacks: Vec<String>) -> Result<Placed, PlaceError> {
+pub fn place(
+    host: &mut HostState,
+    machine: &Machine,
+    mut fallbacks: Vec<String>,
+) -> Result<Placed, PlaceError> {
     let package = emptiest(host, machine);
-    let mut cores = of_package(host, package, State::Free);
+    let mut cores = of_package(host, package, CoreState::Free);
     let turns = cores.len() < machine.cpus + host.floating[package];
     if turns && machine.rules.cores == Insist::Strict {
         let free = cores.len().saturating_sub(host.floating[package]);
@@ -47,9 +51,9 @@ pub fn place(host: &mut Host, machine: &Machine, mut fallbacks: Vec<String>) -> 
 }
 
 /// The socket with the most room that has enough memory, or else with the most room.
-fn emptiest(host: &Host, machine: &Machine) -> usize {
+fn emptiest(host: &HostState, machine: &Machine) -> usize {
     let room = |package: usize| {
-        let free = of_package(host, package, State::Free);
+        let free = of_package(host, package, CoreState::Free);
         let nodes = nodes(host, &free);
         let share = machine.memory / nodes.len().max(1) as u64;
         let fits = !nodes.is_empty() && nodes.iter().all(|node| host.has_memory(machine, *node, share));
@@ -60,11 +64,11 @@ fn emptiest(host: &Host, machine: &Machine) -> usize {
     packages.max_by_key(|package| room(*package)).unwrap_or(0)
 }
 
-fn of_package(host: &Host, package: usize, state: State) -> Vec<usize> {
+fn of_package(host: &HostState, package: usize, state: CoreState) -> Vec<usize> {
     host.cores_that_are(state).filter(|core| host.topology.cores[*core].package == package).collect()
 }
 
-fn nodes(host: &Host, cores: &[usize]) -> Vec<usize> {
+fn nodes(host: &HostState, cores: &[usize]) -> Vec<usize> {
     let mut nodes: Vec<_> = cores.iter().map(|core| host.topology.cores[*core].node).collect();
     nodes.sort_unstable();
     nodes.dedup();
