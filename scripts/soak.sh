@@ -10,7 +10,7 @@
 # MACHINE_KILLS=1000    virtual machines that are killed while others work, and started anew
 # CYCLES=100            clusters that come and go; before that, commands on them are killed at each of their
 #                       steps (crates/cli/tests/kills), with what passes for QEMU; and then those of real
-#                       machines, before which vshmem up is killed (tests/machines/cases/S-cycles.sh)
+#                       machines, before which vshmem up is killed (tests/machines/cases/cycles.sh)
 # CLOCK_BOOTS=50        machines of which the clock is compared with the host's, eight at a time
 # KMOD_SECONDS=600      calls of the driver at random, under Linux 6.1 and 6.12 with lockdep and KASAN
 #                       (scripts/prepare.sh --install kmod-debug)
@@ -19,9 +19,9 @@
 #                       heap, and calls against the kernel's
 # FUZZ_STEPS=100000000  calls, and lies of an enemy, that a fuzzer chooses
 # VSHMEM_MANY=1000000   semaphore sets, and queues, in one pool
-# MPI_KILLS=10          of each part of a job of each MPI (tests/mpi/cases/C-kills.sh)
+# MPI_KILLS=10          of each part of a job of each MPI (tests/mpi/cases/kills.sh)
 # All of mpi4py's and OpenCoarrays' own tests are run between machines (MPI_FULL), and the HPC Challenge.
-# Machines boot a disk image (tests/machines/cases/P-image.sh).
+# Machines boot a disk image (tests/machines/cases/image.sh).
 # The newest MPIs of PyPI and the QEMU of Debian 13's backports are tried (tests/newest), and it is said what
 # has changed.
 # And the packages are built in Debian 13, by its own Rust, and cloud-init makes a guest ready with them.
@@ -99,16 +99,16 @@ part() { # part NAME SETTING COMMAND...
     echo "# $(git rev-parse --short HEAD 2>/dev/null ||
         echo unknown), $(date -u +%F), Linux $(uname -r), $(nproc) processors"
 } >>"$report"
-part woken "$WOKEN_ROUNDS rounds" tests/machines/run.sh 9-woken
+part woken "$WOKEN_ROUNDS rounds" tests/machines/run.sh woken
 part hostile "$HOSTILE_ROUNDS rounds" tests/hostile/run.sh "$VSHMEM_LIB"
 part storm "$STORM_KILLS kills" env CRASH_PARTS=storm tests/crash/run.sh "$VSHMEM_LIB"
-part machines "$MACHINE_KILLS kills" tests/machines/run.sh D-storm
+part machines "$MACHINE_KILLS kills" tests/machines/run.sh storm
 part clusters "each step, $CYCLES cycles" env KILLS=all scripts/cargo.sh --exec test --locked --quiet \
     -p vshmem-cli --test kills
-part clusters "$CYCLES cycles of real machines" env CYCLES="$CYCLES" tests/machines/run.sh S-cycles
+part clusters "$CYCLES cycles of real machines" env CYCLES="$CYCLES" tests/machines/run.sh cycles
 part clusters "16 slim machines at once" env SLIM_MACHINES=16 CLOCK_BOOTS="${CLOCK_BOOTS:-50}" \
-    MACHINES_FULL=1 tests/machines/run.sh Q-slim
-part images "an image with cloud-init" env MACHINES_FULL=1 tests/machines/run.sh P-image
+    MACHINES_FULL=1 tests/machines/run.sh slim
+part images "an image with cloud-init" env MACHINES_FULL=1 tests/machines/run.sh image
 part kmod "$KMOD_SECONDS s on kernels that watch" env DEBUG_KERNEL=1 tests/kmod/run.sh
 part crash "$CRASH_ROUNDS rounds" env CRASH_PARTS=steps tests/crash/run.sh "$VSHMEM_LIB"
 part seeds "$SEEDS seeds" with_seeds "$SEEDS" seeded_tests

@@ -4,9 +4,8 @@ set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 if [ $# -eq 0 ]; then
-    set -- kvm
-    for file in "$here"/../machines/cases/*.sh; do set -- "$@" "$file"; done
-    set -- "$@" kmod
+    # shellcheck disable=SC2046 # a list of words
+    set -- kvm $("$here/../machines/run.sh" --list) kmod
 fi
 driver=0
 for name; do

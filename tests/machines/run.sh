@@ -3,6 +3,7 @@
 #
 #   tests/machines/run.sh              all cases
 #   tests/machines/run.sh NAME...      only these: the names of the files in cases/, or paths
+#   tests/machines/run.sh --list       the names of all, in their order
 #
 # MACHINES_CASES names them as well. VSHMEM_BIN and VSHMEM_LIB name the command and the library; by default
 # those of target/release, which are built first. VSHMEM_TEST_KERNEL names the machines' kernel image, instead
@@ -18,6 +19,12 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 export MACHINES_ROOT=$root MACHINES_TARGET=$target
+# shellcheck source=tests/lib/cases.sh
+. "$root/tests/lib/cases.sh"
+
+# First those which share two machines and leave them to the next.
+all_cases=$(cases_of "$here/cases" exec run ipc dead launch balance doctor gone)
+[ "${1:-}" != --list ] || { echo "$all_cases" && exit; }
 
 if [ -z "${VSHMEM_BIN:-}" ] || [ -z "${VSHMEM_LIB:-}" ]; then
     "$root/scripts/cargo.sh" --exec build --release --locked --manifest-path "$root/Cargo.toml" \
@@ -52,13 +59,7 @@ trap finish EXIT
 trap 'exit 1' HUP INT TERM
 
 # shellcheck disable=SC2086 # a list of words
-[ $# -gt 0 ] || set -- ${MACHINES_CASES:-}
-if [ $# -eq 0 ]; then
-    for file in "$here"/cases/*.sh; do
-        file=${file##*/}
-        set -- "$@" "${file%.sh}"
-    done
-fi
+[ $# -gt 0 ] || set -- ${MACHINES_CASES:-$all_cases}
 
 # run_case NAME: fails if a check did
 run_case() {

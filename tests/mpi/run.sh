@@ -59,13 +59,12 @@ for pair in "mpich5:mpich:$MPICH_RELEASE" "openmpi5:openmpi:$OPENMPI_RELEASE"; d
     fi
 done
 
-# shellcheck disable=SC2086 # a list of words
-[ $# -gt 0 ] || set -- ${MPI_CASES:-}
-if [ $# -eq 0 ]; then
-    for file in "$here"/cases/*.sh; do
-        set -- "$@" "$(basename "$file" .sh)"
-    done
-fi
+# First those which share two machines and leave them to the next, then those which share four.
+# shellcheck source=tests/lib/cases.sh
+. "$root/tests/lib/cases.sh"
+# shellcheck disable=SC2046,SC2086 # lists of words
+[ $# -gt 0 ] || set -- ${MPI_CASES:-$(cases_of "$here/cases" \
+    messages onesided ends pypi others pgas pools features four deaths)}
 cases=()
 for name in "$@"; do cases+=("$here/cases/$name.sh"); done
 exec "$root/tests/machines/run.sh" "${cases[@]}"

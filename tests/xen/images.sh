@@ -181,7 +181,7 @@ put "$work/dom0" "$tools/libxl-save-helper" usr/lib/xen-4.17/bin/libxl-save-help
 mkdir -p "$work/dom0/guest" "$work/dom0/cases" "$work/dom0/etc/xen/scripts"
 : >"$work/dom0/etc/xen/xl.conf"
 cp "$here/vif.sh" "$work/dom0/etc/xen/scripts/vif"
-case " $* " in *" B-up "*) domains_by_up "$work/dom0" ;; esac
+case " $* " in *" up "*) domains_by_up "$work/dom0" ;; esac
 cp "$work/vmlinux" "$work/guest.img" "$work/dom0/guest"
 cp "$here/lib.sh" "$root/tests/lib/checks.sh" "$work/dom0"
 cp "$here"/cases/*.sh "$here"/bench/*.sh "$work/dom0/cases"

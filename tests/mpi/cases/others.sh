@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # lib.sh sets it
-# Other people's programs between two machines. With MPI_FULL=1 all of them, and in D-mpi4py all of mpi4py's
-# tests.
+# Other people's programs between two machines. With MPI_FULL=1 all of them; mpi4py's tests are a case of
+# their own.
 . "$MPI_HERE/lib.sh"
 . "$MPI_HERE/others.sh"
 . "$MPI_HERE/mpi4py.sh"

@@ -9,7 +9,7 @@ if [ -z "${ROOM_OF_ITS_OWN:-}" ]; then
     [ "$(id -u)" -eq 0 ] || own=--map-root-user
     # shellcheck disable=SC2086 # a word, or none
     ROOM_OF_ITS_OWN=1 unshare $own --mount --propagation private bash -uc '
-        mount -t tmpfs -o size=48M tmpfs /dev/shm && . "$0/lib.sh" && . "$0/cases/E-room.sh"' \
+        mount -t tmpfs -o size=48M tmpfs /dev/shm && . "$0/lib.sh" && . "$0/cases/room.sh"' \
         "$MACHINES_ROOT/tests/machines" || failed "machines on a full host ended early"
     return
 fi

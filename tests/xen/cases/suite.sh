@@ -27,7 +27,7 @@ summary='grep -v "^ok " /tmp/suite; echo "$(grep -c "^ok " /tmp/suite) ok"'
 for name in $(cat /tests/suite); do
     # It takes minutes: what is done is done, if the case is begun again.
     [ ! -e "/done/$name" ] || continue
-    echo "== 8-suite: $name"
+    echo "== suite: $name"
     fresh
     command="($(on_pool suite "/tests/$name")) >/tmp/suite 2>&1; code=\$?; $summary; exit \$code"
     said=$(ask vm0 "$command")
@@ -39,7 +39,7 @@ for name in $(cat /tests/suite); do
     : >"/done/$name"
 done
 
-echo "== 8-suite: perl"
+echo "== suite: perl"
 fresh
 for script in builtin modules; do
     code "perl's $script in a guest" 0 ask vm0 "$(on_pool suite "perl $script.pl")"
