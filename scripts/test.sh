@@ -67,7 +67,13 @@ BESIDE="lint aarch64 fuzz miri packages debian13 models"
 QUICK_CASES="exec dead run ipc gone grant" QUICK_MPI_CASES="messages"
 
 show() { # show LOG: keeps what comes, and prints it but in CI, which may keep only so much of a run's output
-    if [ "${CI:-}" = true ]; then cat >"$1"; else tee "$1"; fi
+    show=--show
+    [ "${CI:-}" != true ] || show=
+    if command -v python3 >/dev/null; then
+        python3 scripts/slowest.py keep "$1" $show
+    else
+        tee "$1"
+    fi
 }
 
 failures() { # failures LOG AROUND LINES: the last lines that tell a failure, with so many around each
@@ -174,7 +180,7 @@ if [ "$lane" = beside ]; then
     done
     exit 0
 fi
-for name in "$@"; do rm -f "$logs/$name.verdict"; done
+for name in "$@"; do rm -f "$logs/$name.verdict" "$logs/$name.times"; done
 beside=
 if [ "$lane" = all ] && [ "$(nproc)" -gt 1 ]; then
     # Processors are shared out by session (sched(7), autogroups): nice counts only within one.
@@ -218,6 +224,13 @@ for name in "$@"; do
     grep -a '^unsteady: ' "$logs/$name.log" || true
 done
 scripts/tested.py record "$logs" "$@" || true
+printf '\n==== the slowest checks\n'
+for name; do
+    shift
+    set -- "$@" "$logs/$name.times"
+    case $name in *13) set -- "$@" "$root/target/$name"/*.times ;; esac
+done
+python3 scripts/slowest.py print "$@" || true
 # Last, since that is what stays of a long output.
 for name in $failing; do
     printf '\n==== %s failed\n' "$name"
