@@ -19,7 +19,6 @@ ZSHDIR  ?= $(DATADIR)/zsh/site-functions
 APPARMOR ?= $(shell [ -e /etc/apparmor.d/abi/4.0 ] && [ -w '$(DESTDIR)/etc/apparmor.d' ] && echo yes)
 
 SHELL   := /bin/sh
-WITH_CARGO := scripts/cargo.sh --exec
 TARGET  := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
@@ -46,11 +45,11 @@ prepare: ## install what building needs (apt, as root or through sudo)
 
 build: ## the library and the command, release build
 	@scripts/prepare.sh --check build >/dev/null 2>&1 || scripts/prepare.sh --install build
-	$(WITH_CARGO) build --workspace --release --locked
+	@scripts/build.sh
 
 demo: ## two virtual machines, unmodified programs, a table and a plot
 	@scripts/prepare.sh --install build demo
-	@$(MAKE) --no-print-directory build
+	@scripts/build.sh demo
 	@lab/vshmem-lab demo
 
 test: ## what every change needs (a quarter of an hour); installs what it needs as demo does
@@ -62,6 +61,7 @@ test: ## what every change needs (a quarter of an hour); installs what it needs 
 test-all: ## lint and every test suite (about an hour)
 	@scripts/prepare.sh --install build test lint || echo 'Suites are skipped for what is missing.'
 	@$(MAKE) --no-print-directory build
+	@scripts/build.sh tests
 	@scripts/test.sh --all
 
 test-debian13: ## demo and test on a Debian 13 on which nothing is installed, in name spaces; SUITES chooses

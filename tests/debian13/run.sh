@@ -41,11 +41,7 @@ git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t 
 git rev-parse HEAD >"$checkout/.commit"
 if [ "${1:-}" = --built ]; then
     target=${CARGO_TARGET_DIR:-$root/target}
-    for program in "vshmem-wait --features soak --bin doorbell-soak" \
-        "vshmem-transport --features contract --bin transport-contract"; do
-        # shellcheck disable=SC2086 # a list of words
-        scripts/cargo.sh --exec build --quiet --release --locked -p $program
-    done
+    scripts/build.sh helpers
     mkdir -p "$checkout/target/release"
     for name in vshmem vshmem-place vshmem-balance libvshmem.so libvshmem_ucx.so doorbell-soak \
         transport-contract; do
@@ -65,6 +61,7 @@ kept=${VSHMEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vshmem}/$system
 [ "${1:-}" != --built ] || kept=$kept-built
 results=${RESULTS:-$root/target/debian13}
 mkdir -p "$kept" "$results" "$work/system/root/.cache/vshmem" "$checkout/target/test"
+rm -f "$results"/*.times
 status=0
 SYSTEM_BINDS="$kept:/root/.cache/vshmem $results:/home/vshmem/target/test" \
     as_root -- "$root/tests/enter.sh" "$work/system" "$archive" \

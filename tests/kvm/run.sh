@@ -35,13 +35,8 @@ if has_kvm; then
 fi
 
 nested_kernel
-# What cases of tests/machines have cargo build is built here.
-[ "${1:-}" = --quick ] || for built in "vshmem-wait --features soak --bin doorbell-soak" \
-    "vshmem-transport --features contract --bin transport-contract"; do
-    # shellcheck disable=SC2086 # a list of words
-    "$root/scripts/cargo.sh" --exec build --quiet --release --locked --manifest-path "$root/Cargo.toml" \
-        -p $built
-done
+# What cases of tests/machines have built is built here.
+[ "${1:-}" = --quick ] || "$root/scripts/build.sh" helpers
 
 # The driver for the machines' kernel is built here: that machine has no network by which its headers come.
 said=$("$VSHMEM_BIN" up -c "kvmtry$$" -n 1 --no-net --accel tcg 2>&1) || {

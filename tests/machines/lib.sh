@@ -84,12 +84,9 @@ need_machines() {
     fi
 }
 
-# need_program PACKAGE FEATURE NAME: a program of ours that machines run is built, unless VSHMEM_TEST_BUILT
-# says that it is
-need_program() {
-    [ -z "${VSHMEM_TEST_BUILT:-}" ] || return 0
-    "$MACHINES_ROOT/scripts/cargo.sh" --exec build --release --locked --manifest-path \
-        "$MACHINES_ROOT/Cargo.toml" -p "$1" --features "$2" --bin "$3" >"$work/build" 2>&1 ||
+# The programs of ours that machines run are built, unless VSHMEM_TEST_BUILT says that they are.
+need_helpers() {
+    [ -n "${VSHMEM_TEST_BUILT:-}" ] || "$MACHINES_ROOT/scripts/build.sh" helpers >"$work/build" 2>&1 ||
         cat "$work/build"
 }
 

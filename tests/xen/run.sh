@@ -36,15 +36,14 @@ done
 unpacked=$("$here/fetch.sh") || skip "Xen's packages or the kernel's can't be had (above)"
 # What has Vshmem in it: the driver, and what VSHMEM_BIN and so on name.
 build() {
-    local code=0 cargo
+    local code=0
     driver=$("$root/kmod/build.sh" --xen "$(cat "$unpacked/kernel")") || code=$?
     [ "$code" -ne 2 ] ||
         skip "the headers of the kernel, or the tools to build a driver, can't be had (above)"
     [ "$code" -eq 0 ] || exit "$code"
     if [ -z "${VSHMEM_BIN:-}" ] || [ -z "${VSHMEM_LIB:-}" ] || [ -z "${VSHMEM_CONTRACT:-}" ]; then
-        cargo=("$root/scripts/cargo.sh" --exec build --release --locked --manifest-path "$root/Cargo.toml")
-        "${cargo[@]}" -p vshmem-cli -p vshmem-capi
-        "${cargo[@]}" -p vshmem-transport --features contract --bin transport-contract
+        "$root/scripts/build.sh" demo
+        "$root/scripts/build.sh" helpers
     fi
     export VSHMEM_BIN=${VSHMEM_BIN:-$target/release/vshmem}
     export VSHMEM_LIB=${VSHMEM_LIB:-$target/release/libvshmem.so}

@@ -2,7 +2,7 @@
 # shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets it
 # The transport's contract, in a machine on the pool that it was given. It writes over the pool's last pages,
 # so the machines have a pool that nobody uses any more.
-need_program vshmem-transport contract transport-contract
+need_helpers
 need_machines
 
 vshmem exec -u root vm0 -- "$MACHINES_TARGET/release/transport-contract" default >"$work/contract" 2>&1

@@ -2,7 +2,7 @@
 # shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
 # Machines that are given their pool as persistent memory, of which their kernels make a DAX device: the
 # transport dax.
-need_program vshmem-transport contract transport-contract
+need_helpers
 vshmem down --all
 
 code "doorbells can't be had with it" 2 vshmem up -n 1 --transport dax --doorbell

@@ -10,7 +10,7 @@ rounds=${WOKEN_ROUNDS:-2000}
 limit=$((120 + rounds / 50))
 
 cc -O1 -Wall -Wextra -o "$work/woken" "$programs/woken.c" || exit 1
-need_program vshmem-wait soak doorbell-soak
+need_helpers
 soak=$MACHINES_TARGET/release/doorbell-soak
 
 LIMIT=300 vshmem up -n 3 --no-net --doorbell >"$work/up" 2>&1 ||
