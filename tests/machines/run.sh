@@ -10,9 +10,7 @@
 # of the newest that is installed or downloaded; for instance
 # VSHMEM_TEST_KERNEL=$(kmod/build.sh --image 6.12.117+deb12-amd64), whose modules lie beside it.
 #
-# With CI=true, up to two cases that failed are run once more, and what failed first is printed again as
-# "unsteady: WHAT". Ends with "N passed, N failed". Needs qemu-system-x86; under TCG all
-# cases take ten minutes.
+# Ends with "N passed, N failed". Needs qemu-system-x86; under TCG all cases take ten minutes.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -27,8 +25,7 @@ all_cases=$(cases_of "$here/cases" exec run ipc dead launch balance doctor gone)
 [ "${1:-}" != --list ] || { echo "$all_cases" && exit; }
 
 if [ -z "${VSHMEM_BIN:-}" ] || [ -z "${VSHMEM_LIB:-}" ]; then
-    "$root/scripts/cargo.sh" --exec build --release --locked --manifest-path "$root/Cargo.toml" \
-        -p vshmem-cli -p vshmem-place -p vshmem-balance -p vshmem-capi -p vshmem-ucx
+    "$root/scripts/build.sh"
 fi
 export VSHMEM_BIN=${VSHMEM_BIN:-$target/release/vshmem}
 export VSHMEM_LIB=${VSHMEM_LIB:-$target/release/libvshmem.so}
@@ -61,8 +58,7 @@ trap 'exit 1' HUP INT TERM
 # shellcheck disable=SC2086 # a list of words
 [ $# -gt 0 ] || set -- ${MACHINES_CASES:-$all_cases}
 
-# run_case NAME: fails if a check did
-run_case() {
+run_case() { # run_case NAME
     local name=$1 file=$here/cases/$1.sh begun=$SECONDS before
     case $name in
     */*) file=$name name=$(basename "$name" .sh) ;;
@@ -83,29 +79,13 @@ run_case() {
         exit 0
     ) </dev/null || echo "$name ended early" | tee -a "$work/failed"
     echo "   $name took $((SECONDS - begun)) s"
-    [ "$(wc -l <"$work/failed")" -eq "$before" ] && return
     # What one that failed has left is no failure of others.
-    "$VSHMEM_BIN" down --all >/dev/null 2>&1 || true
-    return 1
+    [ "$(wc -l <"$work/failed")" -eq "$before" ] || "$VSHMEM_BIN" down --all >/dev/null 2>&1 || true
 }
 
 : >"$work/passed"
 : >"$work/failed"
-again=()
-for name in "$@"; do
-    run_case "$name" || again+=("$name")
-done
-
-# Checks have time limits, which a busy shared machine may miss: there, the odd failed case gets a second try,
-# and a line that says so.
-if [ "${CI:-}" = true ] && [ ${#again[@]} -gt 0 ] && [ ${#again[@]} -le 2 ]; then
-    mv "$work/failed" "$work/unsteady"
-    : >"$work/failed"
-    for name in "${again[@]}"; do
-        run_case "$name" || true
-    done
-    sed 's/^/unsteady: /' "$work/unsteady"
-fi
+for name in "$@"; do run_case "$name"; done
 
 (
     # shellcheck source=/dev/null

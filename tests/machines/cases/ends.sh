@@ -124,12 +124,7 @@ code "machines without enough memory are refused" 2 vshmem up --memory 1M
 code "a pool of an odd size is refused" 2 vshmem up --pool-size 3M
 nothing_left "nothing is left of them"
 
-# Once more if need be: six emulated processors on a host with few, whose own are taken away at times, stand
-# still now and then at boot.
-LIMIT=300 vshmem up -n 3 --cpus 2 --pool-size 16M --quiet ||
-    LIMIT=300 vshmem up -n 3 --cpus 2 --pool-size 16M --quiet
-equal "three machines with two cores each" "vm0: 2,vm1: 2,vm2: 2," \
-    "$(vshmem run -- nproc | sort | tr '\n' ',')"
+LIMIT=300 code "three machines come up" 0 vshmem up -n 3 --pool-size 16M --quiet
 hello_over_the_network "the second and the third reach each other through the first" vm1 vm2
 code "something is left in the pool" 0 vshmem run --vm vm1 \
     -n 1 -- perl -e 'semctl(semget(0x5757, 1, 01600) // die, 0, 16, 7) or die'
