@@ -1,6 +1,6 @@
 /* The structures that the library fills, against the system's headers: src/abi.rs asserts the same
  * numbers. */
-#include "check.h"
+#include "capi.h"
 #include <stddef.h>
 
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)

@@ -1,7 +1,7 @@
 /* A short wait is no sleep. Threads, and processes, that attach and detach at once get into each
  * other's way for microseconds: whoever watches them, such as a test that waits until a process
  * sleeps in semop, must not see them asleep. A sleep is a voluntary context switch. */
-#include "check.h"
+#include "capi.h"
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/shm.h>

@@ -1,5 +1,5 @@
 /* Barriers and reductions, between processes and threads, and when a party dies. */
-#include "check.h"
+#include "capi.h"
 #include <pthread.h>
 #include <vshmem.h>
 

@@ -2,7 +2,7 @@
  * Every call, every command, on a pool. Compiled three times: with libc's names, with the names of
  * vshmem.h (NAMED), and through syscall() (NUMBERED).
  */
-#include "check.h"
+#include "capi.h"
 
 #ifdef NAMED
 #include <vshmem.h>

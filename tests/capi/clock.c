@@ -1,6 +1,6 @@
 /* Waits and times are by the kernel's clock, whatever another library tells the program
  * (opened/clock.c). */
-#include "check.h"
+#include "capi.h"
 
 static long real_ms(clockid_t clock) {
     struct timespec now;

@@ -1,5 +1,5 @@
 /* Code in a segment: it runs, or the reason why it can't has the text (argument). */
-#include "check.h"
+#include "capi.h"
 #include <dlfcn.h>
 
 #ifdef __aarch64__

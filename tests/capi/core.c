@@ -1,5 +1,5 @@
 /* A core dump holds what is attached, by the default filter, and not the rest of the pool. */
-#include "check.h"
+#include "capi.h"
 #include <dirent.h>
 #include <sys/resource.h>
 

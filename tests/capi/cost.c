@@ -1,6 +1,6 @@
 /* What loading the library costs: it is loaded into fresh processes, by LD_PRELOAD or not. The
  * fastest of each are compared: on a busy machine most wait for their turn. */
-#include "check.h"
+#include "capi.h"
 
 enum { RUNS = 201 };
 extern char **environ;

@@ -1,6 +1,6 @@
 /* More processes than a small pool has room for: the others are told, nobody is harmed, and room
  * comes back. */
-#include "check.h"
+#include "capi.h"
 
 enum { CROWD = 400 };
 

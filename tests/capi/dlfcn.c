@@ -1,6 +1,6 @@
 /* What a program opens and looks up while it runs: `dlfcn taken|kept FOLDER` or, with opened/next.c
  * preloaded before or after the library, `dlfcn before|after FOLDER`. */
-#include "check.h"
+#include "capi.h"
 #include <dlfcn.h>
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* Calls from a constructor before main, from a thread, from exit handlers and from destructors. */
-#include "check.h"
+#include "capi.h"
 #include <pthread.h>
 
 static int set;

@@ -2,7 +2,7 @@
  * Children: what they inherit, what they count for, and what is left when they are gone. By fork,
  * by raw clone, by vfork, while other threads are inside calls.
  */
-#include "check.h"
+#include "capi.h"
 #include <pthread.h>
 #include <pty.h>
 #include <spawn.h>

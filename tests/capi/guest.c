@@ -1,6 +1,6 @@
 /* The library is a good guest: descriptors, directories, errno, output, and memory that isn't
  * there. */
-#include "check.h"
+#include "capi.h"
 #include <dirent.h>
 #include <sys/resource.h>
 

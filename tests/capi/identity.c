@@ -1,5 +1,5 @@
 /* Which pool it is, which kernel, and which processes of it live. Argument: a folder for pools. */
-#include "check.h"
+#include "capi.h"
 #include <sched.h>
 #include <vshmem.h>
 

@@ -1,6 +1,6 @@
 /* A program that uses no IPC object pays nothing: no mapping, no descriptor. cost.c looks at time.
  */
-#include "check.h"
+#include "capi.h"
 #include <dlfcn.h>
 
 int main(void) {

@@ -3,7 +3,7 @@
  * queue and gives it to user 70000 of the pool; then this program runs anew as other users, with
  * maps.
  */
-#include "check.h"
+#include "capi.h"
 #include <dlfcn.h>
 #include <grp.h>
 

@@ -2,7 +2,7 @@
  * Which calls go to the pool. Arguments: the keys that shall be the pool's, then "-", then those
  * that shall be the kernel's. "none": every call shall fail and say why.
  */
-#include "check.h"
+#include "capi.h"
 #include <dlfcn.h>
 
 static int is_ours(int id) { return (id & 0x40000000) != 0; }

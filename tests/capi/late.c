@@ -1,6 +1,6 @@
 /* The library loaded late, by dlopen (argument), as a language's foreign function interface does;
  * then unloaded. */
-#include "check.h"
+#include "capi.h"
 #include <dlfcn.h>
 #include <pthread.h>
 

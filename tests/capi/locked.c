@@ -1,6 +1,6 @@
 /* mlockall locks what a program has attached, and leaves the rest of the pool alone: of a gigabyte,
  * little is in use. */
-#include "check.h"
+#include "capi.h"
 #include <sys/resource.h>
 
 /* So large that the memory of one that is gone is not kept for the next, which then has none. */

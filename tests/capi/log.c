@@ -1,5 +1,5 @@
 /* Calls of which VSHMEM_LOG tells. With VSHMEM_KEYS=1-9. */
-#include "check.h"
+#include "capi.h"
 
 #include <sys/ipc.h>
 #include <sys/msg.h>

@@ -1,6 +1,6 @@
 /* The library never allocates from the program's heap: here every allocation while a call is under
  * way is a failure. */
-#include "check.h"
+#include "capi.h"
 
 static volatile int inside;
 

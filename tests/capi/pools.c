@@ -1,6 +1,6 @@
 /* vshm_pool_*: several pools in one process. Arguments: a folder for them, and "unstepped" where a
  * program can't step through its own instructions, as under valgrind. */
-#include "check.h"
+#include "capi.h"
 #include <vshmem.h>
 
 enum { KEY = 0x900 };

@@ -3,7 +3,7 @@
  * opened, and a folder for pools. With "answer" or "stay" instead of that it is one of several
  * processes.
  */
-#include "check.h"
+#include "capi.h"
 #include "ucx/transport.h"
 #include <dlfcn.h>
 #include <sched.h>

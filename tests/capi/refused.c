@@ -1,6 +1,6 @@
 /* The pool can't be had: every call fails with the errno (first argument), and the reason has the
  * text (second one). */
-#include "check.h"
+#include "capi.h"
 #include <dlfcn.h>
 
 int main(int count, char **arguments) {

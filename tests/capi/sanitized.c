@@ -1,6 +1,6 @@
 /* A program of -fsanitize=address or thread: threads use IPC objects at once, and none of what they
  * do is a race. */
-#include "check.h"
+#include "capi.h"
 #include <pthread.h>
 
 enum { THREADS = 4, ROUNDS = 300 };

@@ -1,5 +1,5 @@
 /* Credentials count as they are at the moment of the call. Needs root. */
-#include "check.h"
+#include "capi.h"
 #include <grp.h>
 #include <pthread.h>
 

@@ -2,7 +2,7 @@
 #ifndef STEPS_H
 #define STEPS_H
 
-#include "check.h"
+#include "capi.h"
 #include <sys/ptrace.h>
 #include <sys/user.h>
 

@@ -2,7 +2,7 @@
  * A signal handler that uses the same IPC objects as the code that it interrupts: nothing
  * deadlocks, no count is lost. The handler may hit the very first call, which opens the pool.
  */
-#include "check.h"
+#include "capi.h"
 
 enum { KEY = 0x570, SECONDS = 2 };
 

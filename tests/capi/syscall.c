@@ -1,5 +1,5 @@
 /* The library's syscall() hands on what is not its own exactly as libc's does. */
-#include "check.h"
+#include "capi.h"
 
 int main(void) {
     GIVES(syscall(SYS_getpid), getpid());

@@ -2,7 +2,7 @@
  * GETALL, SETALL and SHM_REMAP only on what the process was told the size of: by asking for it, by
  * IPC_STAT, or by its parent's memory. Argument: a folder for pools.
  */
-#include "check.h"
+#include "capi.h"
 #include <vshmem.h>
 
 enum { KEY = 0x901, SEMAPHORES = 3 };

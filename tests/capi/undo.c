@@ -1,5 +1,5 @@
 /* What a process leaves behind that ends without saying good-bye. */
-#include "check.h"
+#include "capi.h"
 #include <sched.h>
 
 static int set;

@@ -3,7 +3,7 @@
  * Arguments: a library that asks UCX for progress, and what VSHMEM_UCX_YIELD says of processors:
  * "shares" those of its host with ranks, or "sleeps" since machines share them.
  */
-#include "check.h"
+#include "capi.h"
 #include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -2,7 +2,7 @@
  * Processes that are killed, or end, and others that know of it by the end of a pipe: in the kernel
  * all of System V is over before files are closed.
  */
-#include "check.h"
+#include "tests.h"
 #include <pthread.h>
 #include <sys/syscall.h>
 

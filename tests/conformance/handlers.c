@@ -2,7 +2,7 @@
  * Signal handlers in the middle of a wait: in the kernel, the wait is over before they run. They
  * may use what was waited for, jump away, or end the thread.
  */
-#include "check.h"
+#include "tests.h"
 #include <pthread.h>
 #include <setjmp.h>
 

@@ -3,7 +3,7 @@
  * system call of the kernel's has made and that makes no call, or by a mapping that was moved. The
  * pool has 16 MiB, so that what is freed is given to others.
  */
-#include "check.h"
+#include "tests.h"
 #include <pthread.h>
 #include <sched.h>
 #include <spawn.h>

@@ -2,7 +2,7 @@
  * What a process may do with its memory and with limits on it, whatever calls it makes. Each test
  * begins in a process that has made no call yet: what one maps at its first calls counts.
  */
-#include "check.h"
+#include "tests.h"
 
 #include <linux/capability.h>
 #include <sys/mman.h>

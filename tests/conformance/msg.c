@@ -1,5 +1,5 @@
 /* Message queues, as msgop(2) and msgctl(2) describe them. */
-#include "check.h"
+#include "tests.h"
 
 enum { LARGE = 8192 };
 

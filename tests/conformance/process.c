@@ -3,7 +3,7 @@
  * children of fork, vfork, clone and of threaded programs, after exec, after closing every
  * descriptor, through syscall(2).
  */
-#include "check.h"
+#include "tests.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>

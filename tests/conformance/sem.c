@@ -1,5 +1,5 @@
 /* Semaphore sets, as sem_overview(7)'s System V sibling, semop(2) and semctl(2) describe them. */
-#include "check.h"
+#include "tests.h"
 #include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>

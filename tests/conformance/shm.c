@@ -1,5 +1,5 @@
 /* Shared memory segments, as shmop(2) and shmctl(2) describe them. */
-#include "check.h"
+#include "tests.h"
 #include <linux/capability.h>
 #include <stdint.h>
 #include <sys/mman.h>

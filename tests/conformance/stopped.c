@@ -3,7 +3,7 @@
  * the kernel no call can be stopped in the middle, so nothing of this is ever seen there. A library
  * can't but let others wait if it is a call's rare, slow part; then a signal still reaches them.
  */
-#include "check.h"
+#include "tests.h"
 #include <sys/time.h>
 
 #define ROUNDS 150

@@ -1,5 +1,5 @@
 /* Many processes at once: nothing is lost, doubled, or out of order. */
-#include "check.h"
+#include "tests.h"
 #include <sched.h>
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* Processes of two users: who may do what with an IPC object of the other's. Needs root to become
  * them. */
-#include "check.h"
+#include "tests.h"
 #include <grp.h>
 
 enum { ALICE = 20001, BOB = 20002, GROUP = 20100 };

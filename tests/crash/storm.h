@@ -7,7 +7,7 @@
 #ifndef STORM_H
 #define STORM_H
 
-#include "../conformance/check.h"
+#include "../conformance/tests.h"
 #include <stdatomic.h>
 
 enum {

@@ -8,7 +8,7 @@
  * in DIRECTORY full calls                        makes the calls, in a process that knows nothing
  * yet
  */
-#include "../conformance/check.h"
+#include "../conformance/tests.h"
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/mman.h>

@@ -5,7 +5,7 @@
  * under the library; the enemy is another program. Prints how many calls were made, and how many of
  * them went well.
  */
-#include "../conformance/check.h"
+#include "../conformance/tests.h"
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>

@@ -2,7 +2,7 @@
 #ifndef POOL_H
 #define POOL_H
 
-#include "../conformance/check.h"
+#include "../conformance/tests.h"
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
  * messages. Whoever watches them (ThreadSanitizer) must see that each access comes after the one
  * before: that is the order which semop, msgsnd and msgrcv promise. With an argument, nobody keeps
  * anybody from it, and that must be seen. */
-#include "../conformance/check.h"
+#include "../conformance/tests.h"
 #include <pthread.h>
 
 /* What Rust's compiler calls and the runtime of an older gcc does not have; the runtime watches

@@ -5,7 +5,7 @@
  *
  *   room FILE    fills the file system on which the pool is by writing to FILE
  */
-#include "../../conformance/check.h"
+#include "../../conformance/tests.h"
 #include <fcntl.h>
 #include <libgen.h>
 #include <sys/statvfs.h>

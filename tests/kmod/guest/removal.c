@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* A device is removed while it is mapped and waited for. */
 #define _GNU_SOURCE
-#include "check.h"
+#include "guest.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* Many sleeps and wakes, in one machine and across two, and calls at random. */
 #define _GNU_SOURCE
-#include "check.h"
+#include "guest.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -3,7 +3,7 @@
  * in any order, with arguments and addresses of any kind; one writes at random into the pool; and
  * all of them are killed again and again. The kernel's log shows any fault afterwards. */
 #define _GNU_SOURCE
-#include "check.h"
+#include "guest.h"
 
 #include <fcntl.h>
 #include <pthread.h>

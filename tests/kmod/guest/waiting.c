@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* Waiting and waking in one machine, and ringing doorbells. */
 #define _GNU_SOURCE
-#include "check.h"
+#include "guest.h"
 
 #include <fcntl.h>
 #include <sched.h>

@@ -9,7 +9,7 @@
  *   storm look LIFE...          only these live: their calls end, all is as their accounts imply
  *   storm end                   all is over: removes the IPC objects
  */
-#include "../../conformance/check.h"
+#include "../../conformance/tests.h"
 #include <stdatomic.h>
 
 enum {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* Helpers of the tests in the machine, and running one of them. */
 #define _GNU_SOURCE
-#include "check.h"
+#include "guest.h"
 
 #include <fcntl.h>
 #include <signal.h>

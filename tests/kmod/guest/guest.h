@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* Helpers of the tests in the machine. */
-#ifndef CHECK_H
-#define CHECK_H
+#ifndef GUEST_H
+#define GUEST_H
 
 #include "vshmem_ioctl.h"
 
