@@ -163,7 +163,11 @@ lint_man() {
     pages=$root/target/man-pages
     rm -rf "$pages"
     mkdir -p "$pages"
-    $cargo run --quiet --package vshmem-cli -- manual "$pages"
+    if [ -n "${VSHMEM_BIN:-}" ]; then
+        "$VSHMEM_BIN" manual "$pages"
+    else
+        $cargo run --quiet --package vshmem-cli -- manual "$pages"
+    fi
     mandoc -T lint -W warning "$pages"/*.1
 }
 

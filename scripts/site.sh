@@ -27,7 +27,11 @@ mkdir -p "$text/docs/man"
 pages=$target/site-pages
 rm -rf "$pages"
 mkdir -p "$pages"
-scripts/cargo.sh --exec run --quiet --package vshmem-cli -- manual "$pages"
+if [ -n "${VSHMEM_BIN:-}" ]; then
+    "$VSHMEM_BIN" manual "$pages"
+else
+    scripts/cargo.sh --exec run --quiet --package vshmem-cli -- manual "$pages"
+fi
 for page in docs/man/*.[1-8] "$pages"/*.1; do
     name=${page##*/}
     {
