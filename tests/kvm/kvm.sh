@@ -60,9 +60,6 @@ equal "which QEMU has no part in ($turned turns of its main loops)" yes \
     "$([ "$turned" -lt $((rung / 2)) ] && echo yes)"
 
 # A pool with doorbells, which only KVM lets go of.
-in_pool() { # in_pool VM COMMAND...
-    vshmem run --vm "$1" -n 1 --no-prefix -e VSHMEM_POOL="$pool" -- "${@:2}"
-}
 code "a pool is made" 0 vshmem pool create "$pool" --size 64M
 for vm in vm0 vm1; do
     code "and granted to $vm" 0 vshmem grant "$pool" "$vm"

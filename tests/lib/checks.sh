@@ -83,3 +83,6 @@ eventually() {
     done
     passed "$what"
 }
+
+# How many reserved pages are free.
+free_pages() { sed -n 's/^HugePages_Free: *//p' /proc/meminfo; }

@@ -118,6 +118,11 @@ time_of() {
     done | awk -v hz="$(getconf CLK_TCK)" '{ n += $12 + $13 } END { print n / hz }'
 }
 
+# in_pool VM COMMAND...: one process of a machine, on the pool $pool
+in_pool() {
+    vshmem run --vm "$1" -n 1 --no-prefix -e VSHMEM_POOL="$pool" -- "${@:2}"
+}
+
 # The back end's process.
 back_end() {
     vshmem agent --status --json | field 'told["pid"]'

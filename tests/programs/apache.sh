@@ -38,12 +38,7 @@ C
 [ "$(id -u)" != 0 ] || printf 'User nobody\nGroup nogroup\n' >>httpd.conf
 
 end_server() {
-    [ -f httpd.pid ] || return 0
-    local pid children
-    pid=$(cat httpd.pid)
-    children=$(pgrep -P "$pid" || true)
-    # shellcheck disable=SC2086 # a list of pids
-    kill -KILL $pid $children 2>/dev/null || true
+    [ ! -f httpd.pid ] || kill_with_children "$(cat httpd.pid)"
 }
 trap end_server EXIT
 answers() {

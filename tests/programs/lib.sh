@@ -83,3 +83,10 @@ objects() {
 nothing_left() {
     [ "$(objects)" = "segments 0, sets 0, queues 0" ]
 }
+
+kill_with_children() { # kill_with_children PID
+    local children
+    children=$(pgrep -P "$1" || true)
+    # shellcheck disable=SC2086 # a list of pids
+    kill -KILL "$1" $children 2>/dev/null || true
+}

@@ -34,8 +34,7 @@ answers() { [ -n "$(request)" ]; }
 needs_sysv "${fpm[@]}" -t
 "${on_vshmem[@]}" "${fpm[@]}" -F >start.log 2>&1 &
 master=$!
-end_server() { kill -KILL $master $(pgrep -P $master) 2>/dev/null || true; }
-trap end_server EXIT
+trap 'kill_with_children "$master"' EXIT
 eventually "an answer" answers
 
 requests=200 clients=()

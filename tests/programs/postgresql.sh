@@ -45,12 +45,7 @@ segments() {
 }
 # The server runs in a session of its own: end it whatever happens.
 end_server() {
-    [ -f "$data/postmaster.pid" ] || return 0
-    local pid children
-    pid=$(postmaster)
-    children=$(pgrep -P "$pid" || true)
-    # shellcheck disable=SC2086 # a list of pids
-    kill -KILL $pid $children 2>/dev/null || true
+    [ ! -f "$data/postmaster.pid" ] || kill_with_children "$(postmaster)"
 }
 trap end_server EXIT
 

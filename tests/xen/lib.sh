@@ -112,6 +112,13 @@ ask() {
     return "$code"
 }
 
+# goes_on NAME: a guest's load.pl counts on
+goes_on() {
+    seen=$(ask "$1" 'tail -n 1 /tmp/load')
+    sleep 2
+    [ -n "$seen" ] && [ "$(ask "$1" 'tail -n 1 /tmp/load')" -gt "$seen" ]
+}
+
 # serve POOL SIZE DOMAINS OPTION...: dom0 owns a pool
 serve() {
     pool=$1 size=$2 domains=$3

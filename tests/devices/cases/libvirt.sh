@@ -12,7 +12,6 @@ fi
 own_libvirt
 need_card
 echo 160 >/proc/sys/vm/nr_hugepages
-free_pages() { sed -n 's/^HugePages_Free: *//p' /proc/meminfo; }
 equal "there are pages of 2 MiB" 160 "$(free_pages)"
 
 cluster domains "\"vf of $pf\""

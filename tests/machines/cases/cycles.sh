@@ -18,7 +18,6 @@ clean_up() {
     echo "$before" >"$reserved" 2>/dev/null || true
     bridge_ends
 }
-free_pages() { sed -n 's/^HugePages_Free: *//p' /proc/meminfo; }
 
 # Two slim machines take 176 pages of 2 MiB, and their pool 8.
 wanted=184 has="" of=none

@@ -22,9 +22,6 @@ if ! LIMIT=300 vshmem up -n 2 --no-net --spare-pools 2 --largest-pool 64M >"$wor
 fi
 
 # in_pool VM COMMAND...: a program in a machine, in the pool
-in_pool() {
-    vshmem run --vm "$1" -n 1 --no-prefix -e VSHMEM_POOL="$pool" -- "${@:2}"
-}
 members() { # members NAME: how many living members of the pool are called so
     members_of "$pool" | grep -o "('$1', True)" | wc -l
 }

@@ -16,7 +16,6 @@ clean_up() {
     ! mountpoint -q "$huge" || umount "$huge"
     [ -z "$before" ] || echo "$before" >"$reserved" 2>/dev/null || true
 }
-free_pages() { sed -n 's/^HugePages_Free: *//p' /proc/meminfo; }
 in_first() { # in_first EXPRESSION: of our cluster, which is called c
     vshmem ps --json | field "(lambda c: $1)(told['clusters'][0])"
 }
