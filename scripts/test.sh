@@ -62,9 +62,41 @@ names() {
 
 # What every change needs; what may run beside the others; and the cases of machines and mpi that every change
 # needs.
-QUICK="unit models capi conformance hostile programs install bindings machines mpi kvm lab"
+QUICK="unit models capi conformance hostile programs install bindings machines mpi lab"
 BESIDE="lint aarch64 fuzz miri packages debian13 models"
 QUICK_CASES="exec dead run ipc gone grant" QUICK_MPI_CASES="messages"
+
+# suite | what has to have changed since the branch began, if a suite is to run beside those
+heavy() {
+    cat <<'TABLE'
+differential|crates/ipc crates/capi tests/differential
+crash|crates/ipc crates/pool tests/crash
+kmod|kmod tests/kmod
+kvm|:(glob)crates/**/qemu/** :(glob)crates/**/ivshmem/** kmod tests/kvm
+xen|:(glob)crates/**/xen/** kmod tests/xen
+packages|debian packaging tests/packages
+TABLE
+}
+
+changed() { # changed PATH...: since this branch left main, by commits or without
+    since=HEAD differs=0
+    for main in origin/HEAD origin/main main; do
+        since=$(git merge-base HEAD "$main" 2>/dev/null) && break
+        since=HEAD
+    done
+    git diff --quiet "$since" -- "$@" 2>/dev/null || differs=$?
+    [ "$differs" -eq 1 ]
+}
+
+quick() { # those that this change needs
+    printf '%s' "$QUICK"
+    set -f
+    heavy | while IFS='|' read -r suite paths; do
+        # shellcheck disable=SC2086 # a list of words
+        if changed $paths; then printf ' %s' "$suite"; fi
+    done
+    set +f
+}
 
 show() { # show LOG: keeps what comes, and prints it but in CI, which may keep only so much of a run's output
     show=--show
@@ -133,7 +165,7 @@ run_suite() { # run_suite NAME LIMIT NEEDS COMMAND
 lane='' foreground=''
 case ${1:-} in
 --list) names && exit 0 ;;
---list-quick) echo "$QUICK" && exit 0 ;;
+--list-quick) quick && exit 0 ;;
 --all) # shellcheck disable=SC2046 # a list of words
     set -- $(names)
     lane=all ;;
@@ -141,8 +173,10 @@ case ${1:-} in
     set -- $BESIDE
     lane=beside foreground=--foreground ;;
 '') # shellcheck disable=SC2086 # a list of words
-    set -- $QUICK
-    export MACHINES_CASES="${MACHINES_CASES-$QUICK_CASES}" MPI_CASES="${MPI_CASES-$QUICK_MPI_CASES}" ;;
+    set -- $(quick)
+    changed lab || export LAB_QUICK=1
+    changed crates/mpi crates/ucx tests/mpi || export MPI_CASES="${MPI_CASES-$QUICK_MPI_CASES}"
+    export MACHINES_CASES="${MACHINES_CASES-$QUICK_CASES}" ;;
 esac
 for name in "$@"; do
     names | grep -qx -- "$name" || {
