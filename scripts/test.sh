@@ -98,6 +98,23 @@ quick() { # those that this change needs
     set +f
 }
 
+left_out() { # left_out SUITE...: what was not run of the tests, and why
+    printf '\n==== left out\n'
+    [ "$lane" != quick ] ||
+        echo "suites of which this branch has changed nothing: $(names | grep -vxF "$(printf '%s\n' "$@")" |
+            tr '\n' ' ')(make test-all)"
+    where="make test-all"
+    [ "$lane" != all ] || where="they run whole in Debian 13, suite machines13"
+    [ -z "${MACHINES_CASES:-}" ] || echo "cases of machines but $MACHINES_CASES: $where"
+    [ -z "${MPI_CASES:-}" ] || echo "cases of mpi but $MPI_CASES: $where"
+    [ -z "${LAB_QUICK:-}" ] || echo "the lab's suites but sharing and rivals: make test-all"
+    cat <<'LIST'
+cases of kvm and xen but those of --quick, and devices: hours (make test-kvm, test-xen, test-devices)
+sanitizers of threads and of unit tests: Rust's library is compiled for them (make sanitize)
+random cases but those of fixed seeds, and storms of more than seconds: make soak
+LIST
+}
+
 show() { # show LOG: keeps what comes, and prints it but in CI, which may keep only so much of a run's output
     show=--show
     [ "${CI:-}" != true ] || show=
@@ -172,8 +189,9 @@ case ${1:-} in
 --beside) # shellcheck disable=SC2086 # a list of words
     set -- $BESIDE
     lane=beside foreground=--foreground ;;
-'') # shellcheck disable=SC2086 # a list of words
+'') # shellcheck disable=SC2046 # a list of words
     set -- $(quick)
+    lane=quick
     changed lab || export LAB_QUICK=1
     changed crates/mpi crates/ucx tests/mpi || export MPI_CASES="${MPI_CASES-$QUICK_MPI_CASES}"
     export MACHINES_CASES="${MACHINES_CASES-$QUICK_CASES}" ;;
@@ -258,6 +276,7 @@ for name in "$@"; do
     grep -a '^unsteady: ' "$logs/$name.log" || true
 done
 scripts/tested.py record "$logs" "$@" || true
+left_out "$@"
 printf '\n==== the slowest checks\n'
 for name; do
     shift
