@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Which checks of test suites take longest, told by when each said that it was done.
 
-    slowest.py keep LOG [--show]   keeps what comes in in LOG, shows it as well, and writes LOG's .times
+    slowest.py keep LOG [--show]   keeps what comes in, and shows it; times go to LOG's .times
     slowest.py print TIMES...      the ten slowest of those files
 
-A check is a line that begins with ok or FAILED, or a part that begins with == and has none; of cargo's
-tests a program, and what was compiled for them; of pytest's what --durations tells.
+A check is a line that begins with ok or FAILED, or a part that begins with == and has none; of
+cargo's tests a program, and what was compiled for them; of pytest's what --durations tells.
 """
 
 import os
