@@ -62,13 +62,14 @@ names() {
 
 # What every change needs; what may run beside the others; and the cases of machines and mpi that every change
 # needs.
-QUICK="unit models capi conformance hostile programs install bindings machines mpi lab"
+QUICK="unit capi conformance hostile programs install bindings machines mpi lab"
 BESIDE="lint aarch64 fuzz miri packages debian13 models"
 QUICK_CASES="exec dead run ipc gone grant" QUICK_MPI_CASES="messages"
 
 # suite | what has to have changed since the branch began, if a suite is to run beside those
 heavy() {
     cat <<'TABLE'
+models|crates/pool crates/ipc crates/wait
 differential|crates/ipc crates/capi tests/differential
 crash|crates/ipc crates/pool tests/crash
 kmod|kmod tests/kmod
