@@ -175,7 +175,8 @@ def circle(files):
 
 
 def main(names):
-    crates = [ROOT / "crates" / name for name in names] or sorted((ROOT / "crates").iterdir())
+    found = sorted(file.parent for file in (ROOT / "crates").glob("**/Cargo.toml"))
+    crates = [crate for crate in found if not names or crate.name in names]
     failed = False
     for crate in crates:
         roots = [crate / "src/lib.rs", crate / "src/main.rs", *crate.glob("src/bin/*.rs")]

@@ -66,14 +66,14 @@ lint_rust() {
 }
 
 # Whatever in the upper half looks at pool memory by a number or a link pays for it
-# (crates/pool/src/budget.rs), so it asks its Ctx. Left out are fast paths, single looks by an id of the
+# (crates/sysv/pool/src/budget.rs), so it asks its Ctx. Left out are fast paths, single looks by an id of the
 # caller's (marked '// unpaid'), statistics, which go through each table once, and tests.
 lint_budget() {
     tables='proc|process|waiter|head|shm|sem|msg|is_dead|is_stopped'
     looks="pool[[:space:]]*\\.(mem\\(\\)[[:space:]]*\\.(word|at)\\>|($tables)\\(|owner_)"
-    ! git grep -nE "$looks" -- crates/ipc/src ':!crates/ipc/src/tests' ':!*/testing.rs' ':!*/tests.rs' \
+    ! git grep -nE "$looks" -- crates/sysv/ipc/src ':!crates/sysv/ipc/src/tests' ':!*/testing.rs' ':!*/tests.rs' \
         ':!*model*' \
-        ':!crates/ipc/src/stats.rs' ':!crates/ipc/src/sem/fast.rs' | grep -v '// unpaid'
+        ':!crates/sysv/ipc/src/stats.rs' ':!crates/sysv/ipc/src/sem/fast.rs' | grep -v '// unpaid'
 }
 
 # Lists comments in Rust, lines of shell scripts and prose in Markdown of more than 110 columns; in C and
@@ -111,19 +111,19 @@ lint_house() {
         return 1
     }
     # What a model replaces, it replaces in one place.
-    ! git grep -nE '(core|std)::sync::atomic' -- 'crates/pool/src/*.rs' 'crates/ipc/src/*.rs' \
-        ':!crates/pool/src/atomic*' ':!*model*' || {
+    ! git grep -nE '(core|std)::sync::atomic' -- 'crates/sysv/pool/src/*.rs' 'crates/sysv/ipc/src/*.rs' \
+        ':!crates/sysv/pool/src/atomic*' ':!*model*' || {
         echo "pool and ipc take their atomics from vshmem_pool::atomic."
         return 1
     }
     tables='transport/src/(lib|table)|agent/src/lib|guest/src/hypervisor/(mod|table)'
     tables="$tables|hypervisor/src/(lib|launcher/table)"
-    tables="crates/($tables|cli/src/(main|commands|groups))\.rs:"
-    folders='crates/((transport|agent)/src/(dax|local|ivshmem|xen)|guest/src/hypervisor/(qemu|xen)|'
+    tables="crates/([a-z]+/)?($tables|cli/src/(main|commands|groups))\.rs:"
+    folders='crates/([a-z]+/)?((transport|agent)/src/(dax|local|ivshmem|xen)|guest/src/hypervisor/(qemu|xen)|'
     folders="${folders}hypervisor/src/(qemu|xen|libvirt|running|shared)|"
     folders="${folders}cli/src/(agent|attach|xen)\.rs)"
     # What doctor looks at, the hypervisor has named.
-    folders="($folders|crates/doctor/)"
+    folders="($folders|crates/tuning/doctor/)"
     ! git grep -niE 'xen|ivshmem|qemu|kvm|libvirt|\<tcg\>' -- 'crates/*.rs' ':!crates/*/tests/*' |
         grep -vE "^($tables|$folders)" || {
         echo "Outside of the folders of transports and launchers, and of the tables that list them, no file" \
@@ -132,14 +132,14 @@ lint_house() {
     }
     for folder in dax local ivshmem xen; do
         others=$(printf '%s\n' dax local ivshmem xen | grep -vx "$folder" | paste -sd '|')
-        ! git grep -nE "(crate|vshmem_transport|vshmem_agent)::($others)\>" -- "crates/*/src/$folder*" || {
+        ! git grep -nE "(crate|vshmem_transport|vshmem_agent)::($others)\>" -- "crates/*/*/src/$folder*" || {
             echo "The transport $folder uses another one."
             return 1
         }
     done
     # libvirt starts QEMU; nothing else knows another launcher.
-    ! git grep -nE '(super|crate)::(xen|libvirt)\>' -- crates/hypervisor/src/qemu &&
-        ! git grep -nE '(super|crate)::(qemu|libvirt)\>' -- crates/hypervisor/src/xen
+    ! git grep -nE '(super|crate)::(xen|libvirt)\>' -- crates/machines/hypervisor/src/qemu &&
+        ! git grep -nE '(super|crate)::(qemu|libvirt)\>' -- crates/machines/hypervisor/src/xen
 }
 
 lint_c() {

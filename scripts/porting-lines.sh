@@ -17,10 +17,10 @@ sources() { # sources PATH...: the files of Rust there, but for those that are t
 
 # shellcheck disable=SC2046 # names without spaces
 {
-    mapping() { lines $(sources "crates/transport/src/$1"); }
-    broker() { lines $(sources "crates/agent/src/$1"); }
+    mapping() { lines $(sources "crates/sysv/transport/src/$1"); }
+    broker() { lines $(sources "crates/sysv/agent/src/$1"); }
     shared=$(lines kmod/vshmem_ioctl.h kmod/pool.h kmod/pool.c kmod/file.c kmod/sleep.c)
-    launcher() { lines $(sources "crates/hypervisor/src/$1"); }
+    launcher() { lines $(sources "crates/machines/hypervisor/src/$1"); }
     echo "| **lines of its mapping** | **$(mapping local)** | **$(mapping ivshmem)** |" \
         "**$(mapping xen)** | **$(mapping dax)** |"
     echo "| lines of its driver | | $shared + $(lines kmod/ivshmem.c), optional |" \

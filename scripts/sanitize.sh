@@ -94,7 +94,7 @@ library() {
 }
 
 # ThreadSanitizer wants all that it watches compiled for it, Rust's own library included. What it can't see:
-# assembly, of which crates/pool/src/pair.rs tells it; fences, of which two order an atomic word before a
+# assembly, of which crates/sysv/pool/src/pair.rs tells it; fences, of which two order an atomic word before a
 # system call or another; and other processes: memory is one process's to it, so threads stand for them, in
 # the unit tests of ipc too.
 watched() { # watched COMMAND...: cargo, with ThreadSanitizer

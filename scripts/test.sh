@@ -69,9 +69,9 @@ QUICK_CASES="exec dead run ipc gone grant" QUICK_MPI_CASES="messages"
 # suite | what has to have changed since the branch began, if a suite is to run beside those
 heavy() {
     cat <<'TABLE'
-models|crates/pool crates/ipc crates/wait
-differential|crates/ipc crates/capi tests/differential
-crash|crates/ipc crates/pool tests/crash
+models|crates/sysv/pool crates/sysv/ipc crates/sysv/wait
+differential|crates/sysv/ipc crates/sysv/capi tests/differential
+crash|crates/sysv/ipc crates/sysv/pool tests/crash
 kmod|kmod tests/kmod
 kvm|:(glob)crates/**/qemu/** :(glob)crates/**/ivshmem/** kmod tests/kvm
 xen|:(glob)crates/**/xen/** kmod tests/xen
@@ -194,7 +194,7 @@ case ${1:-} in
     set -- $(quick)
     lane=quick
     changed lab || export LAB_QUICK=1
-    changed crates/mpi crates/ucx tests/mpi || export MPI_CASES="${MPI_CASES-$QUICK_MPI_CASES}"
+    changed crates/machines/mpi crates/sysv/ucx tests/mpi || export MPI_CASES="${MPI_CASES-$QUICK_MPI_CASES}"
     export MACHINES_CASES="${MACHINES_CASES-$QUICK_CASES}" ;;
 esac
 for name in "$@"; do

@@ -46,7 +46,7 @@ fn options(rest: &str) -> impl Iterator<Item = &str> {
 fn commands_and_options_that_are_named_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = vec![root.join("README.md")];
-    for part in ["docs", "examples", "crates/cli/src", "crates/cluster/src", "crates/agent/src"] {
+    for part in ["docs", "examples", "crates/cli/src", "crates/machines", "crates/sysv/agent/src"] {
         texts(&root.join(part), &mut files);
     }
     let all = Cli::command();

@@ -9,7 +9,7 @@ use std::thread;
 
 /// The name by which this program is QEMU.
 pub const NAME: &str = "qemu-system-x86_64";
-/// The halves of greetings, and the kind of a frame that is a message (crates/cluster/src/wire).
+/// The halves of greetings, and the kind of a frame that is a message (crates/machines/cluster/src/wire).
 const HELLO: &[u8; 16] = b"vshmem-hello-/6\n";
 const WELCOME: &[u8; 16] = b"vshmem-welcom/6\n";
 const MESSAGE: u8 = 1;

@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_schema_is_written_down() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schemas/balance.json");
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/schemas/balance.json");
         let written = std::fs::read_to_string(file).unwrap_or_default();
         assert!(
             written == json_schema(),

@@ -30,9 +30,9 @@ use vshmem_guest::settings::DRIVER;
 use vshmem_inspect::pools::Form;
 use vshmem_placement::pages::Populated;
 
-const MODULES: &str = include_str!("../../../../images/modules.txt");
+const MODULES: &str = include_str!("../../../../../images/modules.txt");
 /// Further modules for machines with a pool that is a DAX device.
-const DAX_MODULES: &str = include_str!("../../../../images/modules-dax.txt");
+const DAX_MODULES: &str = include_str!("../../../../../images/modules-dax.txt");
 const DAX: &str = "dax";
 /// The size of transparent huge pages.
 const HUGE: u64 = 2 << 20;

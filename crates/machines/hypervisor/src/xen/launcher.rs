@@ -21,7 +21,7 @@ use vshmem_base::error::{error, Error, Explain, Result};
 
 /// The accelerator, as in records.
 pub const NAME: &str = "xen";
-const MODULES: &str = include_str!("../../../../images/modules-xen.txt");
+const MODULES: &str = include_str!("../../../../../images/modules-xen.txt");
 /// The driver of dom0 and the domains.
 const DRIVER: &str = "vshmem_xen";
 /// Linux supports eight consoles: the first one, the one that libxl breaks, and these.

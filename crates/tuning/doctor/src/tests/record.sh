@@ -63,7 +63,7 @@ machine() { # machine PID SOCKET
         printf '== %s\n' "${file#/}"
         grep '^Cpus_allowed_list:' "$file"
     done
-    ask="$(dirname "$0")/../../../../tests/machines/programs/qmp.py"
+    ask="$(dirname "$0")/../../../../../tests/machines/programs/qmp.py"
     printf '== qmp/%s/query-cpus-fast\n' "$1"
     python3 "$ask" "$2" query-cpus-fast
     cpu=$(python3 "$ask" "$2" query-cpus-fast | grep -o '"qom-path": "[^"]*"' | head -n 1 | cut -d \" -f 4)

@@ -7,7 +7,7 @@ use vshmem_placement::cpuset::CpuSet;
 use vshmem_placement::request::{Answer, Machine, Request, Taken, SAYS, VERSION};
 use vshmem_placement::rules::{Insist, Rules};
 
-const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/cluster/placed.toml");
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/cluster/placed.toml");
 const TWO_SOCKETS: &str = "pack:2 [numa(memory=68719476736)] l3:1 core:4 pu:2";
 const PROGRAM: &str = env!("CARGO_BIN_EXE_vshmem-place");
 
@@ -77,7 +77,7 @@ fn what_can_not_be_had_is_an_error() {
 
 #[test]
 fn a_file_without_a_placement_is_said_to_have_none() {
-    let pair = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/cluster/pair.toml");
+    let pair = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/cluster/pair.toml");
     let drawn = text(&run(&[pair, "--topology", TWO_SOCKETS], ""));
     assert!(drawn.contains("vm1: vCPUs on 2,") && drawn.contains("has no [placement]"), "{drawn}");
 }
