@@ -120,7 +120,7 @@ time_of() {
 
 # in_pool VM COMMAND...: one process of a machine, on the pool $pool
 in_pool() {
-    vshmem run --vm "$1" -n 1 --no-prefix -e VSHMEM_POOL="$pool" -- "${@:2}"
+    vshmem run --vm "$1" -n 1 --no-prefix -e VSHMEM_POOL="${pool:?}" -- "${@:2}"
 }
 
 # The back end's process.
