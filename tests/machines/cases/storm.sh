@@ -142,8 +142,8 @@ seconds=$((SECONDS - began))
     "$work/looked")"
 echo "        $seconds s for $looks machines to die, to boot and to be looked at"
 
-# Paused for longer than anybody's patience with who holds a lock, and than the back end's silence may last: in
-# the longer storms, since the case paused has that, too.
+# Paused for longer than waiters trust the owner of a lock, and than the back end's silence may last: in the
+# longer storms, since the case paused has that, too.
 if [ "$looks" -ge "$kills" ] && [ "$kills" -ge 100 ]; then
     kill -STOP "$(pid_of vm1)"
     sleep $((25 * slow))
