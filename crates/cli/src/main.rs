@@ -47,7 +47,7 @@ use std::process::ExitCode;
 use vshmem_base::{size, Result};
 use vshmem_guest::image;
 use vshmem_hypervisor::shared::{confined, sandbox};
-use vshmem_mpi::implementation::library_version;
+use vshmem_mpi::installation::library_version;
 use vshmem_session::commands::local;
 
 fn main() -> ExitCode {

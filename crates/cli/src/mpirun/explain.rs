@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
 use vshmem_base::Result;
-use vshmem_mpi::implementation::Library;
+use vshmem_mpi::installation::Library;
 
 /// What a job would be, for JSON.
 #[derive(Serialize, JsonSchema)]
@@ -100,7 +100,7 @@ impl Explained {
             harm: it.harm,
         };
         Explained {
-            mpi: plan.mpi.kind.to_string(),
+            mpi: plan.mpi.implementation.to_string(),
             library: found(&plan.mpi.library),
             ucx: found(&plan.mpi.ucx),
             command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),

@@ -8,8 +8,8 @@ use vshmem_base::{error, Error, Result};
 use vshmem_hypervisor::launcher::table::location;
 use vshmem_hypervisor::state::machine::find;
 use vshmem_hypervisor::state::record::{Granted, Machine, Record};
-use vshmem_mpi::files::{printed, Behind, Files};
-use vshmem_mpi::hosts::{deal_out, parse_file, parse_list, Named, MOST_RANKS};
+use vshmem_mpi::files::{printed, Files, Prefix};
+use vshmem_mpi::hosts::{deal_out, parse_file, parse_list, NamedHost, MOST_RANKS};
 use vshmem_mpi::processors::{share_out, Processors, PROBE};
 use vshmem_session::commands::location::{Location, Reached};
 
@@ -60,7 +60,7 @@ pub fn hosts(job: &Mpirun) -> Result<Vec<Host>> {
 }
 
 /// The hosts that the command line names; none: all machines.
-fn named(job: &Mpirun) -> Result<Vec<Named>> {
+fn named(job: &Mpirun) -> Result<Vec<NamedHost>> {
     if !job.host.is_empty() {
         return parse_list(&job.host.join(","));
     }
@@ -69,11 +69,11 @@ fn named(job: &Mpirun) -> Result<Vec<Named>> {
             .map_err(|e| error!("could not read the host file {}: {e}", file.display()).code(2))?;
         return parse_file(&text);
     }
-    let named = |name: &String| Named { name: name.clone(), slots: None, pool: None };
+    let named = |name: &String| NamedHost { name: name.clone(), slots: None, pool: None };
     Ok(job.vm.iter().map(named).collect())
 }
 
-fn machines(cluster: &args::ClusterArg, named: &[Named], pool: Option<&str>) -> Result<Vec<Host>> {
+fn machines(cluster: &args::ClusterArg, named: &[NamedHost], pool: Option<&str>) -> Result<Vec<Host>> {
     let names: Vec<String> = named.iter().map(|named| named.name.clone()).collect();
     let (record, machines) = find(&cluster.cluster, &names)?;
     check_network(&record, &machines)?;
@@ -112,17 +112,17 @@ fn own_pool(record: &Record, machine: &Machine) -> Result<(Option<String>, Optio
 
 /// How commands are run in a host.
 pub fn reach(host: &Host) -> Files {
-    Files::Behind(match &host.location {
+    Files::Reached(match &host.location {
         Location::Machine(machine) => {
             let program = std::env::current_exe().unwrap_or("vshmem".into());
             let words =
                 ["exec", "--no-stdin", "--user", "root", "--cluster", &machine.cluster, &machine.name, "--"];
             let words = words.map(OsString::from).into_iter();
             let prefix = std::iter::once(program.into()).chain(words).collect();
-            Behind { prefix, ..Behind::default() }
+            Prefix { words: prefix, ..Prefix::default() }
         }
-        Location::Reached(reached) => behind(reached),
-        Location::Local => Behind { prefix: vec!["env".into()], ..Behind::default() },
+        Location::Reached(reached) => command_prefix(reached),
+        Location::Local => Prefix { words: vec!["env".into()], ..Prefix::default() },
     })
 }
 
@@ -144,7 +144,7 @@ fn check_network(record: &Record, machines: &[Machine]) -> Result<()> {
     }
 }
 
-fn reached(named: &[Named], template: &str, pool: Option<&str>) -> Result<Vec<Host>> {
+fn reached(named: &[NamedHost], template: &str, pool: Option<&str>) -> Result<Vec<Host>> {
     if named.is_empty() {
         return Err(Error::new("--exec needs hosts: -host NAME,... or -hostfile FILE").code(2));
     }
@@ -152,7 +152,7 @@ fn reached(named: &[Named], template: &str, pool: Option<&str>) -> Result<Vec<Ho
     named.iter().map(|named| reached_host(named, template, pool, &program)).collect()
 }
 
-fn reached_host(named: &Named, template: &str, pool: Option<&str>, program: &Path) -> Result<Host> {
+fn reached_host(named: &NamedHost, template: &str, pool: Option<&str>, program: &Path) -> Result<Host> {
     let prefix = prefix(template, &named.name)?;
     let pool = named.pool.clone().or(pool.map(Into::into)).ok_or_else(|| {
         error!("{} has no pool", named.name)
@@ -176,14 +176,14 @@ fn reached_host(named: &Named, template: &str, pool: Option<&str>, program: &Pat
 }
 
 /// How commands look at the files of a host that is reached.
-pub fn behind(reached: &Reached) -> Behind {
-    Behind { prefix: reached.prefix.clone(), by_shell: reached.joins_words(), ..Behind::default() }
+pub fn command_prefix(reached: &Reached) -> Prefix {
+    Prefix { words: reached.prefix.clone(), by_shell: reached.joins_words(), ..Prefix::default() }
 }
 
 /// The processors of a host. What is run for that also tells whether it can be reached.
 fn processors(reached: &Reached) -> Result<Processors> {
     // What reaches it says on standard error why it can't.
-    let mut probe = behind(reached).command(&["sh", "-c", PROBE].map(OsStr::new));
+    let mut probe = command_prefix(reached).command(&["sh", "-c", PROBE].map(OsStr::new));
     let shown = || reached.prefix.join(" ".as_ref()).to_string_lossy().into_owned();
     let printed = printed(&mut probe, MOST_PRINTED).map_err(|why| {
         error!("could not run a command in {} by {}: {why}", reached.name, shown())

@@ -1,7 +1,7 @@
 //! What a job consists of: hosts, MPI, settings, and the launcher's command line.
 
 use super::args::Mpirun;
-use super::hosts::{apportion, behind, has_verbs, hosts, Host};
+use super::hosts::{apportion, command_prefix, has_verbs, hosts, Host};
 use super::verify;
 use crate::program::Program;
 use crate::run::{changes, identity};
@@ -10,8 +10,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use vshmem_base::{error, library, user::Identity, Result};
 use vshmem_mpi::environment::misleads_launchers;
-use vshmem_mpi::files::{Behind, Files};
-use vshmem_mpi::implementation::{no_program, Choice};
+use vshmem_mpi::files::{Files, Prefix};
+use vshmem_mpi::implementations::listed;
+use vshmem_mpi::installation::{no_program, Choice};
 use vshmem_mpi::settings::{self, Setting};
 use vshmem_mpi::{Line, Mpi, Situation};
 use vshmem_session::commands::job::Job;
@@ -65,7 +66,7 @@ impl Plan {
         }
         let identity = identity(&job.how)?;
         let groups: BTreeSet<&Option<String>> = hosts.iter().map(|host| &host.pool).collect();
-        let mut situation = Situation::new(&mpi, groups.len() > 1, oversubscribed(&hosts));
+        let mut situation = mpi.situation(groups.len() > 1, oversubscribed(&hosts));
         situation.verbs = situation.mixed && hosts.iter().all(has_verbs);
         situation.crowded = crowded(&hosts);
         situation.apportioned = hosts.iter().any(|host| host.part.is_some());
@@ -73,10 +74,10 @@ impl Plan {
         situation.log = job.verify_transport.then(verify::log_file).transpose()?;
         let value = |name: &str| {
             let changed = own.iter().rev().find(|(changed, _)| changed == name);
-            let parameter = parameter(&job.mpiexec_arg, name);
+            let parameter = mpi.parameter(&job.mpiexec_arg, name);
             parameter.or_else(|| Some(changed?.1.clone())).or_else(|| std::env::var_os(name))
         };
-        let settings = settings::of(&situation, value);
+        let settings = mpi.settings(&situation, value);
         verify::check_settings(&settings)?;
         let libraries = libraries()?;
         let line = Line {
@@ -86,9 +87,9 @@ impl Plan {
             bind_to: job.bind_to,
             // Containers of one kernel would each count its processors from the first; these are shared out
             // only where binding is asked for.
-            unbound: situation.oversubscribed || matches!(files, Files::Behind(_)),
+            unbound: situation.oversubscribed || matches!(files, Files::Reached(_)),
             own_environments: situation.mixed || situation.apportioned,
-            root: identity.uid == 0 || matches!(files, Files::Behind(_)),
+            root: identity.uid == 0 || matches!(files, Files::Reached(_)),
             extra: job.mpiexec_arg.clone(),
             program: program(&files, &mpi, job.line.command),
         };
@@ -140,9 +141,11 @@ impl Plan {
 /// Where the program's files are: a machine sees this host's.
 fn files(host: &Host, job: &Mpirun, own: &[(OsString, OsString)]) -> Files {
     match &host.location {
-        Location::Reached(reached) => {
-            Files::Behind(Behind { from: job.how.cwd.clone(), variables: own.to_vec(), ..behind(reached) })
-        }
+        Location::Reached(reached) => Files::Reached(Prefix {
+            from: job.how.cwd.clone(),
+            variables: own.to_vec(),
+            ..command_prefix(reached)
+        }),
         _ => {
             let here = std::env::current_dir().unwrap_or("/".into());
             let from = job.how.cwd.as_ref().map_or(here.clone(), |cwd| here.join(cwd));
@@ -195,8 +198,11 @@ fn program(files: &Files, mpi: &Mpi, command: Vec<OsString>) -> Vec<OsString> {
 /// Refuses several programs, which launchers take with a colon between them.
 fn check_one_program(command: &[OsString]) -> Result<()> {
     match command.iter().any(|word| word == ":") {
-        true => Err(error!("a job has one program, and no further ones behind ':'")
-            .hint("Run a script that starts each rank's own: its rank is in PMI_RANK (MPICH) or OMPI_COMM_WORLD_RANK (Open MPI). Name the MPI by --mpi then.")
+        true => Err(error!("a job has one program, and no further ones command_prefix ':'")
+            .hint(format!(
+                "Run a script that starts each rank's own: its rank is in {}. Name the MPI by --mpi then.",
+                listed(|it| format!("{} ({it})", it.rank_variable()), " or ")
+            ))
             .code(2)),
         false => Ok(()),
     }
@@ -211,23 +217,6 @@ fn check_program(job: &Mpirun) -> Result<()> {
         }
         None => Ok(()),
     }
-}
-
-/// The value of a variable that an argument of Open MPI's launcher sets: `--mca pml ob1` is stronger than the
-/// variable `OMPI_MCA_pml`.
-fn parameter(arguments: &[OsString], name: &str) -> Option<OsString> {
-    let (options, name): (&[&str], _) = match (name.strip_prefix("OMPI_MCA_"), name.strip_prefix("PRTE_MCA_"))
-    {
-        (Some(name), _) => (&["mca", "gmca", "omca"], name),
-        (_, Some(name)) => (&["prtemca"], name),
-        _ => return None,
-    };
-    let is_option = |word: &OsString| {
-        let word = word.to_string_lossy();
-        word.starts_with('-') && options.contains(&word.trim_start_matches('-'))
-    };
-    let found = arguments.windows(3).rev().find(|words| is_option(&words[0]) && words[1] == name)?;
-    Some(found[2].clone())
 }
 
 /// What is preloaded into ranks.
@@ -245,22 +234,4 @@ fn preload(libraries: &[PathBuf], own: Option<OsString>) -> OsString {
     let own = own.filter(|own| !own.is_empty());
     let all: Vec<OsString> = libraries.iter().map(|file| file.clone().into()).chain(own).collect();
     all.join(":".as_ref())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_of_the_launcher_are_known() {
-        let words = ["--mca", "pml", "ob1", "-mca", "btl", "tcp,self", "--prtemca", "x", "1", "--mca", "pml"];
-        let words = words.map(OsString::from);
-        let of = |name| parameter(&words, name).map(|value| value.into_string().unwrap());
-        assert_eq!(of("OMPI_MCA_pml").as_deref(), Some("ob1"));
-        assert_eq!(of("OMPI_MCA_btl").as_deref(), Some("tcp,self"));
-        assert_eq!(of("PRTE_MCA_x").as_deref(), Some("1"));
-        for name in ["OMPI_MCA_x", "OMPI_MCA_osc", "UCX_TLS", "pml"] {
-            assert_eq!(of(name), None, "{name}");
-        }
-    }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use vshmem_base::{error, random, Result};
 use vshmem_mpi::files::Files;
 use vshmem_mpi::settings::Setting;
-use vshmem_mpi::verify::{bytes_on_network, Heard, Seen, WAYS_OUT};
+use vshmem_mpi::verify::{bytes_on_network, GroupJob, GroupTransports};
 
 const HINT: &str = "Leave out what has the MPI talk otherwise (Open MPI: pml, btl, mtl, osc; MPICH: \
                     MPIR_CVAR_CH4_NETMOD), in options, variables and parameter files. What is set: vshmem mpirun --explain ...";
@@ -17,7 +17,7 @@ pub fn log_file() -> Result<String> {
     Ok(format!("/tmp/vshmem-mpirun-{name}.%p"))
 }
 
-/// The same in one host of a mixed job: hosts with different pools may have one /tmp.
+/// The file in one host of a mixed job: hosts with different pools may have one /tmp.
 pub fn log_file_in(host: &str, log: &str) -> String {
     log.replace("%p", &format!("{host}.%p"))
 }
@@ -47,9 +47,9 @@ pub struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// Begins to watch.
     pub fn begin(hosts: &'a [Host], log: &'a str, mixed: bool, settings: &[Setting]) -> Watch<'a> {
-        let mut ways_out = settings.iter().filter(|it| WAYS_OUT.contains(&it.name));
+        let mut past_ucx = settings.iter().filter(|it| it.past_ucx);
         let harm =
-            ways_out.find_map(|it| Some(format!("{}={}: {}", it.name, it.value.to_string_lossy(), it.harm?)));
+            past_ucx.find_map(|it| Some(format!("{}={}: {}", it.name, it.value.to_string_lossy(), it.harm?)));
         let before = hosts.iter().map(|host| traffic(&reach(host))).collect();
         Watch { hosts, log, mixed, harm, before }
     }
@@ -66,7 +66,7 @@ impl<'a> Watch<'a> {
             let log = if self.mixed { log_file_in(&host.name, self.log) } else { self.log.into() };
             let pattern = log.replace("%p", "*");
             if let Some(log) = take_log(&files, &pattern) {
-                group.heard.take(&log);
+                group.transports.read_log(&log);
             }
             if let (Some(before), Some(after)) = (before, traffic(&files)) {
                 let bytes = after.saturating_sub(*before);
@@ -78,11 +78,11 @@ impl<'a> Watch<'a> {
         let mut faults = Vec::new();
         for (pool, group) in &groups {
             let (hosts, ranks, bytes) = (group.hosts.len(), group.ranks, group.bytes);
-            let seen = Seen { alone, hosts, ranks, bytes, harm: self.harm.as_deref() };
-            let said = group.heard.said(code);
+            let seen = GroupJob { alone, hosts, ranks, bytes, harm: self.harm.as_deref() };
+            let said = group.transports.summary(code);
             eprintln!("vshmem: {}: ranks with the pool {pool} {said}", group.hosts.join(","));
-            let fault = group.heard.fault(&seen);
-            if let Some(doubt) = group.heard.doubt(&seen).filter(|_| fault.is_none()) {
+            let fault = group.transports.fault(&seen);
+            if let Some(doubt) = group.transports.doubt(&seen).filter(|_| fault.is_none()) {
                 eprintln!("vshmem: warning: {bytes} bytes passed a network, and {doubt}.");
             }
             faults.extend(fault.map(|why| format!("the pool {pool}: {why}")));
@@ -94,14 +94,14 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Hosts whose ranks share a pool, and what the ranks have said.
+/// Hosts whose ranks share a pool, and the transports of these.
 #[derive(Default)]
 struct Group<'a> {
     hosts: Vec<&'a str>,
     ranks: u32,
     /// The most that have passed the network of one of them.
     bytes: u64,
-    heard: Heard,
+    transports: GroupTransports,
 }
 
 fn traffic(files: &Files) -> Option<u64> {

@@ -1,32 +1,15 @@
 //! Variables of the surroundings that launchers would take for their own.
 
-/// How they begin: those of batch systems, of a launcher that started this process, and of what chooses where
-/// a launcher has its hosts from.
-const PREFIXES: [&str; 18] = [
-    "COBALT_",
-    "HYDRA_",
-    "LOADL_",
-    "LSB_",
-    "OMPI_COMM_WORLD",
-    "OMPI_MCA_plm",
-    "OMPI_MCA_ras",
-    "OMPI_UNIVERSE",
-    "PBS_",
-    "PE_HOSTFILE",
-    "PMIX_NAMESPACE",
-    "PMIX_RANK",
-    "PMIX_SERVER",
-    "PMI_",
-    "PRTE_MCA_plm",
-    "PRTE_MCA_ras",
-    "SGE_",
-    "SLURM_",
-];
+use crate::implementations::IMPLEMENTATIONS;
 
-/// Whether a variable would have a launcher look for its hosts elsewhere than where it is told: a batch
-/// system's allocation knows no machines.
+/// Beginnings of the variables of batch systems, whose allocations know no machines.
+const BATCH_SYSTEMS: [&str; 7] = ["COBALT_", "LOADL_", "LSB_", "PBS_", "PE_HOSTFILE", "SGE_", "SLURM_"];
+
+/// True if a variable would have a launcher look for its hosts elsewhere than where it is told: those of
+/// batch systems, of a launcher that started this process, and of the choice between them.
 pub fn misleads_launchers(name: &str) -> bool {
-    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    let launchers = IMPLEMENTATIONS.iter().flat_map(|it| it.misleading_variables());
+    BATCH_SYSTEMS.iter().chain(launchers).any(|beginning| name.starts_with(beginning))
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ for file; do
 done
 exit 1"#;
 
-/// Where files are looked for, and commands are run that look at them.
+/// A host's files, and the commands that look at them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Files {
     /// This host, from a directory.
@@ -43,31 +43,31 @@ pub enum Files {
         /// Variables that commands get.
         variables: Vec<(OsString, OsString)>,
     },
-    /// Where a command reaches.
-    Behind(Behind),
+    /// A host that a command reaches.
+    Reached(Prefix),
 }
 
-/// Where a command reaches.
+/// The prefix of commands that reach a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Behind {
-    /// The words that it begins with, like `podman exec -i NAME`.
-    pub prefix: Vec<OsString>,
+pub struct Prefix {
+    /// Its words, like `podman exec -i NAME`.
+    pub words: Vec<OsString>,
     /// It gives what follows to a shell, as ssh does.
     pub by_shell: bool,
-    /// The directory from which programs are looked for; `None`: where commands start there.
+    /// The directory from which programs are looked for; `None`: the one in which commands start there.
     pub from: Option<PathBuf>,
     /// Variables that commands get there.
     pub variables: Vec<(OsString, OsString)>,
 }
 
-impl Behind {
-    /// What runs a command there.
+impl Prefix {
+    /// The command that runs these words there.
     pub fn command(&self, words: &[&OsStr]) -> Command {
         let assigned = self.variables.iter().map(|(name, value)| [&**name, &**value].join("=".as_ref()));
         let env = (!self.variables.is_empty()).then(|| "env".into());
         let words = env.into_iter().chain(assigned).chain(words.iter().map(|word| (*word).to_owned()));
         let put = |word: OsString| if self.by_shell { quoted(&word) } else { word };
-        command(self.prefix.iter().cloned().chain(words.map(put)))
+        command(self.words.iter().cloned().chain(words.map(put)))
     }
 }
 
@@ -94,8 +94,8 @@ impl Files {
     pub fn locate(&self, command: &OsStr) -> Option<PathBuf> {
         match self {
             Files::Host { from, .. } => locate(command, from),
-            Files::Behind(behind) => {
-                let from = behind.from.as_deref().unwrap_or(Path::new("."));
+            Files::Reached(prefix) => {
+                let from = prefix.from.as_deref().unwrap_or(Path::new("."));
                 let words = ["sh", "-c", LOCATE, "sh"].map(OsStr::new);
                 self.line(&[&words[..], &[command, from.as_os_str()]].concat())
             }
@@ -107,11 +107,11 @@ impl Files {
         files.into_iter().find(|file| self.locate(file.as_os_str()).is_some())
     }
 
-    /// What a file holds; `None`: it does not exist, or can't be read.
+    /// A file's bytes; `None`: it does not exist, or can't be read.
     pub fn read(&self, file: &Path) -> Option<Vec<u8>> {
         match self {
             Files::Host { .. } => fs::read(file).ok(),
-            Files::Behind(_) => self.printed(&["cat".as_ref(), file.as_os_str()], MOST_READ),
+            Files::Reached(_) => self.printed(&["cat".as_ref(), file.as_os_str()], MOST_READ),
         }
     }
 
@@ -119,7 +119,7 @@ impl Files {
     pub fn resolve(&self, file: &Path) -> Option<PathBuf> {
         match self {
             Files::Host { .. } => file.canonicalize().ok(),
-            Files::Behind(_) => self.line(&["readlink".as_ref(), "-f".as_ref(), file.as_os_str()]),
+            Files::Reached(_) => self.line(&["readlink".as_ref(), "-f".as_ref(), file.as_os_str()]),
         }
     }
 
@@ -129,7 +129,7 @@ impl Files {
         Some(listed_files(&listed))
     }
 
-    /// What a command prints there, if it succeeds, and prints no more than a list or a log has.
+    /// The output of a command there, if it succeeds and prints no more than a list or a log has.
     pub fn output(&self, words: &[&OsStr]) -> Option<Vec<u8>> {
         self.printed(words, MOST_PRINTED)
     }
@@ -137,7 +137,7 @@ impl Files {
     fn printed(&self, words: &[&OsStr], most: u64) -> Option<Vec<u8>> {
         let mut command = match self {
             Files::Host { .. } => command(words.iter().map(|word| (*word).to_owned())),
-            Files::Behind(behind) => behind.command(words),
+            Files::Reached(prefix) => prefix.command(words),
         };
         if let Files::Host { from, variables } = self {
             command.current_dir(from).envs(variables.iter().map(|(name, value)| (name, value)));
@@ -153,7 +153,7 @@ impl Files {
     }
 }
 
-/// What a command prints, if it succeeds and prints no more bytes than this. It gets no input.
+/// The output of a command that succeeds and prints no more bytes than this. It gets no input.
 ///
 /// # Errors
 /// It can't be started, fails, or prints more.
@@ -181,12 +181,17 @@ pub fn locate(command: &OsStr, from: &Path) -> Option<PathBuf> {
     all.into_iter().find(|file| is_program(file))
 }
 
-/// Whether somebody may run a file.
+/// True if a file's bytes have this text among them.
+pub fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+/// True if somebody may run a file.
 pub fn is_program(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
 }
 
-/// The interpreter of a script that begins so: what follows `#!`, or env(1) there.
+/// The interpreter of a script that begins so: the word after `#!`, or after env(1) there.
 pub fn script_interpreter(bytes: &[u8]) -> Option<OsString> {
     let line = bytes.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -212,13 +217,13 @@ fn listed_file(line: &str) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn behind(prefix: &[&str]) -> Behind {
-        Behind { prefix: prefix.iter().map(Into::into).collect(), ..Behind::default() }
+    fn prefix(words: &[&str]) -> Prefix {
+        Prefix { words: words.iter().map(Into::into).collect(), ..Prefix::default() }
     }
 
     /// `env` is a prefix that reaches this host.
     fn both() -> [Files; 2] {
-        [Files::host("/"), Files::Behind(behind(&["env"]))]
+        [Files::host("/"), Files::Reached(prefix(&["env"]))]
     }
 
     #[test]
@@ -240,17 +245,17 @@ mod tests {
 
     #[test]
     fn relative_programs_are_found_from_a_directory() {
-        let files = Files::Behind(Behind { from: Some("/bin".into()), ..behind(&["env"]) });
+        let files = Files::Reached(Prefix { from: Some("/bin".into()), ..prefix(&["env"]) });
         assert_eq!(files.locate("./sh".as_ref()), Some("/bin/./sh".into()));
-        let nowhere = Files::Behind(Behind { from: Some("/no/such".into()), ..behind(&["env"]) });
+        let nowhere = Files::Reached(Prefix { from: Some("/no/such".into()), ..prefix(&["env"]) });
         assert_eq!(nowhere.locate("./sh".as_ref()), None);
     }
 
     #[test]
     fn words_pass_a_shell_unchanged() {
         // Like ssh: the words are joined, and a shell splits them.
-        let joined = Behind { by_shell: true, ..behind(&["sh", "-c", r#"eval "$*""#, "sh"]) };
-        let files = Files::Behind(joined);
+        let joined = Prefix { by_shell: true, ..prefix(&["sh", "-c", r#"eval "$*""#, "sh"]) };
+        let files = Files::Reached(joined);
         assert!(files.locate("sh".as_ref()).is_some_and(|sh| sh.ends_with("sh")));
         let text = "two  words, 'quotes' and $HOME;";
         let printed = files.output(&["printf".as_ref(), "%s".as_ref(), text.as_ref()]);
@@ -260,9 +265,9 @@ mod tests {
     #[test]
     fn commands_get_variables() {
         let variables = vec![("A".into(), "x  y".into()), ("B".into(), "'".into())];
-        let shell = Behind { by_shell: true, ..behind(&["sh", "-c", r#"eval "$*""#, "sh"]) };
-        for it in [behind(&["env"]), shell] {
-            let files = Files::Behind(Behind { variables: variables.clone(), ..it });
+        let shell = Prefix { by_shell: true, ..prefix(&["sh", "-c", r#"eval "$*""#, "sh"]) };
+        for it in [prefix(&["env"]), shell] {
+            let files = Files::Reached(Prefix { variables: variables.clone(), ..it });
             let printed = files.output(&["sh", "-c", r#"printf '%s%s' "$A" "$B""#].map(OsStr::new));
             assert_eq!(printed.as_deref(), Some(&b"x  y'"[..]), "{files:?}");
         }

@@ -1,34 +1,34 @@
-//! The hosts of a job as users name them, and how many ranks each of them gets.
+//! The hosts of a job as users name them, and the number of ranks that each of them gets.
 
 use vshmem_base::error::{error, Error, Result};
 
 /// A host as `-host` or a line of a host file names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedHost {
     /// Its name.
     pub name: String,
-    /// How many ranks it takes in a round, if that is said.
+    /// Its slots, if they are said.
     pub slots: Option<u32>,
     /// The pool that it has, if the host file says so (`pool=`).
     pub pool: Option<String>,
 }
 
-/// The words of a mistake in a command line.
-const MISTAKE: u8 = 2;
+/// The exit code of a mistake in a command line.
+const USAGE: u8 = 2;
 
 /// Reads the value of `-host`: `a:2,b:2`, or `a,b`, which is one slot each, as it is for every MPI.
-pub fn parse_list(text: &str) -> Result<Vec<Named>> {
+pub fn parse_list(text: &str) -> Result<Vec<NamedHost>> {
     let mut hosts = Vec::new();
     for word in text.split(',').map(str::trim) {
-        let host = parse_host(word).map_err(|why| why.about("-host").code(MISTAKE))?;
-        add(&mut hosts, Named { slots: host.slots.or(Some(1)), ..host });
+        let host = parse_host(word).map_err(|why| why.about("-host").code(USAGE))?;
+        add(&mut hosts, NamedHost { slots: host.slots.or(Some(1)), ..host });
     }
     Ok(hosts)
 }
 
 /// Reads a host file: MPICH's `a:2` or Open MPI's `a slots=2`, a host a line, with `pool=` where hosts don't
 /// all have the same.
-pub fn parse_file(text: &str) -> Result<Vec<Named>> {
+pub fn parse_file(text: &str) -> Result<Vec<NamedHost>> {
     let mut hosts = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default();
@@ -38,7 +38,7 @@ pub fn parse_file(text: &str) -> Result<Vec<Named>> {
         let Some(first) = words.next() else {
             continue;
         };
-        let about = |why: Error| why.about(&format!("the host file's line {}", index + 1)).code(MISTAKE);
+        let about = |why: Error| why.about(&format!("the host file's line {}", index + 1)).code(USAGE);
         let mut host = parse_host(first).map_err(about)?;
         for word in words {
             read_attribute(&mut host, word).map_err(about)?;
@@ -46,15 +46,15 @@ pub fn parse_file(text: &str) -> Result<Vec<Named>> {
         add(&mut hosts, host);
     }
     match hosts.is_empty() {
-        true => Err(Error::new("the host file names no host").code(MISTAKE)),
+        true => Err(Error::new("the host file names no host").code(USAGE)),
         false => Ok(hosts),
     }
 }
 
-fn read_attribute(host: &mut Named, word: &str) -> Result<()> {
+fn read_attribute(host: &mut NamedHost, word: &str) -> Result<()> {
     match word.split_once('=') {
         Some(("slots" | "slot" | "cpus" | "cpu" | "count", count)) => host.slots = Some(parse_slots(count)?),
-        // How far Open MPI may go beyond the slots; how far it goes is said by -n here.
+        // The bound to which Open MPI may go beyond the slots. Here -n says how many ranks there are.
         Some(("max_slots" | "max-slots", count)) => drop(parse_slots(count)?),
         Some(("pool", pool)) if !pool.is_empty() => host.pool = Some(pool.into()),
         _ => return Err(error!("{word} is neither slots=, max_slots= nor pool=")),
@@ -62,7 +62,7 @@ fn read_attribute(host: &mut Named, word: &str) -> Result<()> {
     Ok(())
 }
 
-fn parse_host(word: &str) -> Result<Named> {
+fn parse_host(word: &str) -> Result<NamedHost> {
     let (name, slots) = match word.split_once(':') {
         Some((name, slots)) => (name, Some(parse_slots(slots)?)),
         None => (word, None),
@@ -72,7 +72,7 @@ fn parse_host(word: &str) -> Result<Named> {
     if name.is_empty() || name.starts_with('-') || !name.chars().all(is_part) {
         return Err(error!("{word} is no host; one is a name, or a name and how many ranks it takes: a:2"));
     }
-    Ok(Named { name: name.into(), slots, pool: None })
+    Ok(NamedHost { name: name.into(), slots, pool: None })
 }
 
 fn parse_slots(text: &str) -> Result<u32> {
@@ -81,7 +81,7 @@ fn parse_slots(text: &str) -> Result<u32> {
 }
 
 /// A host that is named twice has the slots of both.
-fn add(hosts: &mut Vec<Named>, host: Named) {
+fn add(hosts: &mut Vec<NamedHost>, host: NamedHost) {
     match hosts.iter_mut().find(|it| it.name == host.name) {
         None => hosts.push(host),
         Some(it) => {
@@ -91,11 +91,11 @@ fn add(hosts: &mut Vec<Named>, host: Named) {
     }
 }
 
-/// More ranks are a mistake.
+/// The most ranks of a job: more are a mistake.
 pub const MOST_RANKS: u32 = 4096;
 
-/// How many ranks hosts with these slots get: each as many as it has slots, in rounds, until all are dealt
-/// out. Ranks are then numbered host by host, whichever MPI it is.
+/// The numbers of ranks that hosts with these slots get: each as many as it has slots, in rounds, until all
+/// are dealt out. Ranks are then numbered host by host, whichever MPI it is.
 pub fn deal_out(slots: &[u32], ranks: u32) -> Vec<u32> {
     let mut counts = vec![0; slots.len()];
     let mut left = ranks;
@@ -113,8 +113,8 @@ pub fn deal_out(slots: &[u32], ranks: u32) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    fn shown(hosts: &[Named]) -> String {
-        let one = |host: &Named| {
+    fn shown(hosts: &[NamedHost]) -> String {
+        let one = |host: &NamedHost| {
             let slots = host.slots.map_or("-".into(), |slots| slots.to_string());
             format!("{} {slots} {}", host.name, host.pool.as_deref().unwrap_or("-"))
         };

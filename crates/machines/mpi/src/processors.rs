@@ -15,16 +15,16 @@ done 2>/dev/null
 :"#;
 
 /// Processors of a number above this are not believed.
-const MOST: u32 = 1 << 16;
+const MOST_PROCESSORS: u32 = 1 << 16;
 
 /// The processors of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Processors {
-    /// How many its processes may use; `None`: it does not say.
+    /// The number that its processes may use; `None`: it does not say.
     pub count: Option<u32>,
     /// The boot id of its kernel.
     kernel: String,
-    /// Those that its processes may use, core by core.
+    /// The processors that its processes may use, core by core.
     cores: Vec<Vec<u32>>,
 }
 
@@ -51,7 +51,7 @@ impl Processors {
 fn numbers(list: &str) -> impl Iterator<Item = u32> + '_ {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse().ok()?..=last.parse().ok().filter(|last| *last < MOST)?)
+        Some(first.parse().ok()?..=last.parse().ok().filter(|last| *last < MOST_PROCESSORS)?)
     };
     list.split(',').filter_map(range).flatten()
 }

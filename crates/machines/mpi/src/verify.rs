@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-/// Where a peer is, as UCX sees it.
+/// The place of a peer, as UCX sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
     /// It shares memory (since UCX 1.15).
@@ -14,9 +14,9 @@ enum Scope {
     Unknown,
 }
 
-/// What the ranks of a group, which share a pool, have said.
+/// The transports of a group's ranks, by their logs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct GroupTransports {
     /// The transports that were taken for any peer but the rank itself.
     pub transports: BTreeSet<String>,
     /// Transports for one peer among which sysv and the network both are, or the network for a peer that
@@ -32,9 +32,9 @@ pub struct Heard {
     is_started: bool,
 }
 
-/// What is known of a group's job, whatever its ranks have said.
+/// A group's part of a job, without its ranks' logs.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct GroupJob<'a> {
     /// All ranks of the job share this pool.
     pub alone: bool,
     /// The group's hosts.
@@ -43,27 +43,24 @@ pub struct Seen<'a> {
     pub ranks: u32,
     /// The most bytes that have passed the network of one of its hosts.
     pub bytes: u64,
-    /// A setting of the user's own that leads past UCX, and what goes wrong with it.
+    /// A setting of the user's own that leads past UCX, with its harm.
     pub harm: Option<&'a str>,
 }
 
-/// Settings by which an MPI may leave UCX.
-pub const WAYS_OUT: [&str; 4] = ["MPIR_CVAR_CH4_NETMOD", "OMPI_MCA_osc", "OMPI_MCA_pml", "OMPI_MCA_spml"];
-
-impl Seen<'_> {
-    /// Whether more has passed the network than launchers need, which start daemons and ranks and tell these
+impl GroupJob<'_> {
+    /// True if more has passed the network than launchers need, which start daemons and ranks and tell these
     /// of each other. Two ranks that only begin and end took 20 kB in each host, eight up to 41 kB. A large
     /// host's topology takes more, and so does what ranks print.
     fn is_busy(&self) -> bool {
-        const OF_HOST: u64 = 256 << 10;
-        const OF_RANK: u64 = 16 << 10;
-        self.bytes > self.hosts as u64 * OF_HOST + u64::from(self.ranks) * OF_RANK
+        const BYTES_OF_HOST: u64 = 256 << 10;
+        const BYTES_OF_RANK: u64 = 16 << 10;
+        self.bytes > self.hosts as u64 * BYTES_OF_HOST + u64::from(self.ranks) * BYTES_OF_RANK
     }
 }
 
-impl Heard {
-    /// Takes down what the logs of ranks say, which may be empty.
-    pub fn take(&mut self, log: &str) {
+impl GroupTransports {
+    /// Reads the logs of ranks, which may be empty.
+    pub fn read_log(&mut self, log: &str) {
         self.is_loaded = true;
         self.is_started |= log.lines().any(|line| line.contains(" env variable") || is_choice(line));
         for (scope, transports) in log.lines().filter_map(peers) {
@@ -78,8 +75,8 @@ impl Heard {
         }
     }
 
-    /// Why the job should fail, though its exit code is 0.
-    pub fn fault(&self, seen: &Seen<'_>) -> Option<String> {
+    /// The reason why the job should fail, though its exit code is 0.
+    pub fn fault(&self, seen: &GroupJob<'_>) -> Option<String> {
         if let Some(wrong) = self.wrong.first() {
             return Some(format!("ranks that share it have talked by {wrong}"));
         }
@@ -116,19 +113,19 @@ impl Heard {
         Some(format!("{bytes} bytes passed the network, more than a launcher needs: {harm}"))
     }
 
-    /// What makes it doubtful that all went through the pool, though nothing shows that it did not.
-    pub fn doubt(&self, seen: &Seen<'_>) -> Option<&'static str> {
+    /// The reason to doubt that all went through the pool, though nothing shows that it did not.
+    pub fn doubt(&self, seen: &GroupJob<'_>) -> Option<&'static str> {
         (seen.alone && seen.hosts > 1 && seen.is_busy()).then_some(
             "that is more than a launcher needs: what ranks print, other connections, or messages past UCX",
         )
     }
 
-    /// What the ranks have done, to be said behind their names. `code` is the job's.
-    pub fn said(&self, code: u8) -> String {
+    /// A summary of what the ranks have done, to stand behind their names. `code` is the job's.
+    pub fn summary(&self, code: u8) -> String {
         let transports: Vec<&str> = self.transports.iter().map(String::as_str).collect();
         match (transports.is_empty(), code) {
             (false, _) => format!("have taken {}", transports.join(" and ")),
-            // What is killed may not have come to it.
+            // A rank that is killed may not have come to it.
             (true, 1..) => format!("have ended with {code} before they said by what they talk"),
             (true, 0) if self.is_started => "have started UCX, and reached no other rank by it".into(),
             (true, 0) => "have not started UCX".into(),
@@ -136,7 +133,7 @@ impl Heard {
     }
 }
 
-/// Whether a line of the log tells what UCX takes for a peer.
+/// True for a line of the log by which UCX tells the transports for a peer.
 fn is_choice(line: &str) -> bool {
     line.contains("ep_cfg[") || line.contains(" cfg#")
 }
@@ -156,12 +153,12 @@ fn peers(line: &str) -> Option<(Scope, BTreeSet<String>)> {
     };
     let inside = lanes.split('(').skip(1).filter_map(|rest| rest.split(')').next());
     let names = inside.flat_map(str::split_whitespace).filter_map(|lane| Some(lane.split_once('/')?.0));
-    // Whoever wrote the log may have written anything.
+    // A rank may have written anything into its log.
     let transports: BTreeSet<String> = names.filter(|name| is_name(name)).map(String::from).collect();
     (!transports.is_empty() && !transports.contains("self")).then_some((scope, transports))
 }
 
-/// Whether a transport is TCP, or verbs of one kind or another.
+/// True for TCP, and for verbs of any kind.
 fn is_network(name: &str) -> bool {
     name == "tcp" || ["ud_", "rc_", "dc_", "srd"].iter().any(|start| name.starts_with(start))
 }
@@ -193,25 +190,27 @@ mod tests {
 
     #[test]
     fn what_is_no_name_of_a_transport_is_not_repeated() {
-        let mut heard = Heard::default();
-        heard
-            .take(&format!("{NEW} intra-node cfg#1 tag(sysv/memory \u{1b}]0;x\u{7}/y {}/z)", "n".repeat(99)));
+        let mut heard = GroupTransports::default();
+        heard.read_log(&format!(
+            "{NEW} intra-node cfg#1 tag(sysv/memory \u{1b}]0;x\u{7}/y {}/z)",
+            "n".repeat(99)
+        ));
         assert_eq!(heard.transports.into_iter().collect::<Vec<_>>(), ["sysv"]);
     }
 
-    fn heard(lines: &[String]) -> Heard {
-        let mut heard = Heard::default();
-        heard.take(&lines.join("\n"));
+    fn heard(lines: &[String]) -> GroupTransports {
+        let mut heard = GroupTransports::default();
+        heard.read_log(&lines.join("\n"));
         heard
     }
 
     /// Two ranks, in one host or two, of a job that has no others, or some.
-    fn two(alone: bool, in_several: bool) -> Seen<'static> {
-        Seen { alone, hosts: 1 + usize::from(in_several), ranks: 2, bytes: 20_000, harm: None }
+    fn two(alone: bool, in_several: bool) -> GroupJob<'static> {
+        GroupJob { alone, hosts: 1 + usize::from(in_several), ranks: 2, bytes: 20_000, harm: None }
     }
 
     /// UCX was started: by 1.20.1, in a rank of Open MPI that only begins and ends.
-    fn started() -> Heard {
+    fn started() -> GroupTransports {
         heard(&[
             "[1.0] [two:567  :0]   parser.c:2364 UCX  INFO  UCX_* env variables: UCX_TLS=sysv,self".into(),
             format!("{NEW} self cfg#0 tag(self/memory cma/memory)"),
@@ -225,7 +224,7 @@ mod tests {
         // Open MPI by ob1 or cm, MPICH by ofi: UCX's library is loaded, and its log stays empty. The messages
         // may be short, and ranks of one host may have used its own memory.
         for (bytes, in_several) in [(MUCH, true), (20_000, true), (0, false)] {
-            let why = heard(&[]).fault(&Seen { bytes, ..two(true, in_several) }).unwrap();
+            let why = heard(&[]).fault(&GroupJob { bytes, ..two(true, in_several) }).unwrap();
             assert!(why.contains("no rank that shares it has started UCX"), "{why}");
             assert!(why.contains(&format!("{bytes} bytes")), "{why}");
         }
@@ -234,8 +233,8 @@ mod tests {
         let debug = heard(&["[1.0] [one:1:0] debug.c:1 UCX  DEBUG using signal stack".into()]);
         assert!(debug.fault(&two(true, true)).is_some());
         // Not even the library was loaded, or UCX was started and something else was chosen.
-        for heard in [Heard::default(), started()] {
-            let why = heard.fault(&Seen { bytes: MUCH, ..two(true, true) }).unwrap();
+        for heard in [GroupTransports::default(), started()] {
+            let why = heard.fault(&GroupJob { bytes: MUCH, ..two(true, true) }).unwrap();
             assert!(why.contains("taken nothing") && why.contains("368909488 bytes"), "{why}");
         }
     }
@@ -243,42 +242,45 @@ mod tests {
     #[test]
     fn ranks_that_send_nothing_do_not_fail() {
         // They begin and end, or are no programs of MPI's, and launchers have their traffic.
-        for heard in [started(), Heard::default()] {
+        for heard in [started(), GroupTransports::default()] {
             assert_eq!(heard.fault(&two(true, true)), None);
-            let eight = Seen { ranks: 8, bytes: 500_000, ..two(true, true) };
+            let eight = GroupJob { ranks: 8, bytes: 500_000, ..two(true, true) };
             assert_eq!(heard.fault(&eight), None);
         }
         // One rank has nobody to talk with, whatever it downloads.
-        for heard in [started(), Heard::default(), heard(&[])] {
-            assert_eq!(heard.fault(&Seen { ranks: 1, bytes: MUCH, ..two(true, false) }), None);
+        for heard in [started(), GroupTransports::default(), heard(&[])] {
+            assert_eq!(heard.fault(&GroupJob { ranks: 1, bytes: MUCH, ..two(true, false) }), None);
         }
     }
 
     #[test]
     fn one_sided_operations_past_ucx_fail_the_job() {
         let pool = || heard(&[format!("{NEW} intra-node cfg#1 tag(sysv/memory)")]);
-        let busy = Seen { bytes: MUCH, ..two(true, true) };
+        let busy = GroupJob { bytes: MUCH, ..two(true, true) };
         // What ranks print goes by the network, too.
         assert_eq!(pool().fault(&busy), None);
         assert!(pool().doubt(&busy).is_some() && pool().doubt(&two(true, true)).is_none());
         let harm = Some("OMPI_MCA_osc=rdma: by TCP");
-        let why = pool().fault(&Seen { harm, ..busy }).unwrap();
+        let why = pool().fault(&GroupJob { harm, ..busy }).unwrap();
         assert!(why.contains("368909488 bytes") && why.contains("OMPI_MCA_osc=rdma"), "{why}");
-        assert_eq!(pool().fault(&Seen { harm, ..two(true, true) }), None);
+        assert_eq!(pool().fault(&GroupJob { harm, ..two(true, true) }), None);
         // Others may be reached by the network.
-        assert_eq!(pool().fault(&Seen { alone: false, harm, ..busy }), None);
-        assert!(pool().doubt(&Seen { alone: false, ..busy }).is_none());
+        assert_eq!(pool().fault(&GroupJob { alone: false, harm, ..busy }), None);
+        assert!(pool().doubt(&GroupJob { alone: false, ..busy }).is_none());
     }
 
     #[test]
     fn jobs_that_failed_are_not_said_to_have_taken_nothing() {
-        for heard in [Heard::default(), heard(&[]), started()] {
-            assert_eq!(heard.said(137), "have ended with 137 before they said by what they talk");
+        for heard in [GroupTransports::default(), heard(&[]), started()] {
+            assert_eq!(heard.summary(137), "have ended with 137 before they said by what they talk");
         }
-        assert_eq!(heard(&[]).said(0), "have not started UCX");
-        assert_eq!(started().said(0), "have started UCX, and reached no other rank by it");
+        assert_eq!(heard(&[]).summary(0), "have not started UCX");
+        assert_eq!(started().summary(0), "have started UCX, and reached no other rank by it");
         let pool = heard(&[format!("{NEW} intra-node cfg#1 tag(sysv/memory)")]);
-        assert_eq!((pool.said(0).as_str(), pool.said(1).as_str()), ("have taken sysv", "have taken sysv"));
+        assert_eq!(
+            (pool.summary(0).as_str(), pool.summary(1).as_str()),
+            ("have taken sysv", "have taken sysv")
+        );
     }
 
     #[test]

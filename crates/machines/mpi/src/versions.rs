@@ -1,4 +1,4 @@
-//! Versions of libraries, and which of them were tested.
+//! Versions of libraries, and the range of those that were tested.
 
 use std::fmt;
 
@@ -67,7 +67,7 @@ pub struct Tested {
 }
 
 impl Tested {
-    /// Whether this one was, or one between those that were.
+    /// True for a version that was tested, and for those in between.
     pub fn has(&self, version: Version) -> bool {
         version >= self.first && (version.0, version.1) <= self.last
     }
@@ -79,12 +79,8 @@ impl fmt::Display for Tested {
     }
 }
 
-/// UCX.
+/// The versions of UCX that were tested.
 pub const UCX: Tested = Tested { first: Version(1, 13, 1), last: (1, 22) };
-/// MPICH.
-pub const MPICH: Tested = Tested { first: Version(4, 0, 2), last: (5, 0) };
-/// Open MPI, with its OpenSHMEM.
-pub const OPEN_MPI: Tested = Tested { first: Version(4, 1, 4), last: (5, 0) };
 
 #[cfg(test)]
 mod tests {

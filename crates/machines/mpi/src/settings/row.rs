@@ -1,14 +1,14 @@
-//! A row of the table of settings, and what it depends on.
+//! A row of a table of settings, and the properties of a job that it depends on.
 
-use crate::implementation::{Kind, Mpi};
+use std::path::PathBuf;
 
-/// What decides which settings a job needs.
-#[derive(Debug, Clone)]
+/// The properties of a job that its settings depend on.
+#[derive(Debug, Clone, Default)]
 pub struct Situation {
-    /// The MPI.
-    pub kind: Kind,
-    /// PRRTE launches it: Open MPI from version 5 on.
-    pub prrte: bool,
+    /// The launcher's daemon, by which an MPI may tell its versions apart.
+    pub daemon: PathBuf,
+    /// The MPI passes messages between ranks of one host by itself, past UCX.
+    pub passes_within_hosts: bool,
     /// The program uses OpenSHMEM.
     pub shmem: bool,
     /// Some of the ranks share no pool with others.
@@ -23,37 +23,19 @@ pub struct Situation {
     pub apportioned: bool,
     /// MiB of each rank's symmetric heap, if the pool does not have room for the usual size.
     pub heap: Option<u64>,
-    /// Where UCX is to write which transports it takes, if somebody wants to know.
+    /// File in which UCX is to write the transports that it takes; `None`: nobody reads them.
     pub log: Option<String>,
 }
 
-impl Situation {
-    /// That of a job of this MPI.
-    pub fn new(mpi: &Mpi, mixed: bool, oversubscribed: bool) -> Situation {
-        Situation {
-            kind: mpi.kind,
-            prrte: mpi.has_prrte(),
-            shmem: mpi.shmem,
-            mixed,
-            verbs: false,
-            oversubscribed,
-            crowded: false,
-            apportioned: false,
-            heap: None,
-            log: None,
-        }
-    }
-}
-
-/// A variable of the ranks', and of their launcher's.
+/// A variable of ranks and of their launcher.
 pub struct Row {
     /// Its name.
     pub name: &'static str,
     /// Its value; `None`: it is not set.
     pub value: fn(&Situation) -> Option<String>,
-    /// Why it is set.
+    /// The reason why it is set.
     pub reason: &'static str,
-    /// What goes wrong with a user's own value, if something does.
+    /// The harm that a user's own value does, if it does any.
     pub harm: fn(&str, &Situation) -> Option<&'static str>,
 }
 
@@ -68,14 +50,14 @@ pub fn symmetric_heap(pool_size: u64, ranks: u32) -> Option<u64> {
     (4 * ADDED..USUAL).contains(&block).then(|| block - ADDED)
 }
 
-impl Row {
-    /// Whether the variable means anything to the job's MPI.
-    pub fn concerns(&self, situation: &Situation) -> bool {
-        match situation.kind {
-            Kind::Mpich => !["OMPI_", "PRTE_", "SMA_"].iter().any(|prefix| self.name.starts_with(prefix)),
-            Kind::OpenMpi => !self.name.starts_with("MPIR_"),
-        }
-    }
+/// A row's value that does not depend on anything.
+pub fn set(value: &str) -> Option<String> {
+    Some(value.into())
+}
+
+/// The harm of a user's own value, where there is none.
+pub fn harmless(_: &str, _: &Situation) -> Option<&'static str> {
+    None
 }
 
 #[cfg(test)]

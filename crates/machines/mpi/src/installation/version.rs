@@ -1,7 +1,7 @@
 //! The versions of MPI and UCX, as their own libraries or programs tell them.
 
-use super::launcher::Launcher;
 use crate::files::Files;
+use crate::launcher::Launcher;
 use crate::versions::Version;
 use std::ffi::{c_char, c_int, c_void, CStr, CString, OsStr};
 use std::mem::transmute;
@@ -36,7 +36,8 @@ pub fn ucx_version(files: &Files, loader: &Path, library: &Path) -> Option<Versi
 /// The major version that all of UCX's releases have had.
 const UCX_MAJOR: u16 = 1;
 
-/// What a library of this host says. It is loaded by a process of its own: it may be any file of the user's.
+/// The version that a library of this host says. It is loaded by a process of its own: it may be any file of
+/// the user's.
 fn by_library(files: &Files, library: &Path) -> Option<Version> {
     let Files::Host { .. } = files else { return None };
     let own = std::env::current_exe().ok()?;
@@ -52,8 +53,8 @@ fn ucx_info(files: &Files, loader: &Path, library: &Path) -> Option<Box<OsStr>> 
     is_its_own.then(|| info.into_os_string().into_boxed_os_str())
 }
 
-/// Loads a library of MPI or of UCX into this process, and returns what its `MPI_Get_library_version` or
-/// `ucp_get_version_string` says. Both may be called before anything is initialized (MPI 4.1, 11.2.1).
+/// Loads a library of MPI or of UCX into this process, and returns the text of its `MPI_Get_library_version`
+/// or `ucp_get_version_string`. Both may be called before anything is initialized (MPI 4.1, 11.2.1).
 ///
 /// # Errors
 /// It can't be loaded, or is neither.
@@ -62,7 +63,7 @@ pub fn library_version(file: &Path) -> Result<String> {
     type OfUcx = unsafe extern "C" fn() -> *const c_char;
     let name = CString::new(file.as_os_str().as_bytes())
         .map_err(|_| error!("{} has a zero byte in its name", file.display()))?;
-    // SAFETY: the name is a C string. What the library does when it is loaded is the same as in each rank.
+    // SAFETY: the name is a C string. The library does as much when it is loaded as in each rank.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY) };
     if handle.is_null() {
         return Err(error!("{} can't be loaded", file.display()));

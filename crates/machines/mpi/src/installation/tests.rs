@@ -27,6 +27,14 @@ impl Drop for Root {
     }
 }
 
+fn mpich() -> &'static dyn Implementation {
+    by_option("mpich").unwrap()
+}
+
+fn open_mpi() -> &'static dyn Implementation {
+    by_option("openmpi").unwrap()
+}
+
 fn host() -> Files {
     Files::host("/")
 }
@@ -35,46 +43,49 @@ fn host() -> Files {
 fn launchers_belong_to_libraries() {
     let root = Root::new("launchers");
     let library = root.file("lib/x86_64-linux-gnu/libmpich.so.12", b"");
-    let missing = Launcher::beside(&host(), Kind::Mpich, &library);
+    let missing = launchers::beside(&host(), mpich(), &library);
     // Those of the system are found above any directory, if it has them.
     assert!(missing.is_err() || !missing.unwrap().file.starts_with(&root.0));
     root.file("bin/mpiexec", b"\0HYDRA build details:\0");
     root.file("bin/hydra_pmi_proxy", b"");
-    let launcher = Launcher::beside(&host(), Kind::Mpich, &library).unwrap();
+    let launcher = launchers::beside(&host(), mpich(), &library).unwrap();
     assert_eq!(launcher.file, root.0.join("bin/mpiexec"));
     assert_eq!(launcher.daemon, root.0.join("bin/hydra_pmi_proxy"));
-    assert!(launcher.libraries().contains(&root.0.join("lib/libmpi.so.12")));
+    assert!(launchers::libraries(mpich(), &launcher).contains(&root.0.join("lib/libmpi.so.12")));
     // Both are installed in one directory, and mpiexec is the other's.
     root.file("bin/orted", b"");
-    let other = Launcher::beside(&host(), Kind::OpenMpi, &library);
+    let other = launchers::beside(&host(), open_mpi(), &library);
     assert!(other.is_err() || !other.unwrap().file.starts_with(&root.0));
     let orterun = root.file("bin/orterun", b"");
-    assert_eq!(Launcher::read(&host(), &orterun).unwrap().kind, Kind::OpenMpi);
-    let why = Launcher::read(&host(), "/bin/sh".as_ref()).unwrap_err().to_string();
+    assert_eq!(launchers::read(&host(), &orterun).unwrap().0, open_mpi());
+    let why = launchers::read(&host(), "/bin/sh".as_ref()).unwrap_err().to_string();
     assert_eq!(why, "--mpi /bin/sh: it is no mpiexec of MPICH or Open MPI");
-    let why = Launcher::read(&host(), "/no/such".as_ref()).unwrap_err().to_string();
+    let why = launchers::read(&host(), "/no/such".as_ref()).unwrap_err().to_string();
     assert_eq!(why, "--mpi /no/such: there is no such program");
 }
 
 #[test]
 fn libraries_are_told_apart_by_what_they_hold() {
     let root = Root::new("libraries");
-    let kind = |name: &str, bytes: &[u8]| {
+    let of = |name: &str, bytes: &[u8]| {
         let file = root.file(name, bytes);
-        library_in(&host(), vec!["/lib/libc.so.6".into(), file]).map(|found| found.map(|it| it.kind))
+        library_in(&host(), vec!["/lib/libc.so.6".into(), file])
+            .map(|found| found.map(|it| it.implementation))
     };
-    assert_eq!(kind("libmpi.so.12", b"\0MPICH Version:  %s\0").unwrap(), Some(Kind::Mpich));
-    assert_eq!(kind("libmpi.so.40", b"\0ompi_version_string\0").unwrap(), Some(Kind::OpenMpi));
-    assert_eq!(kind("libx.so.1", b"").unwrap(), None);
-    let why = kind("libmpi.so.12", b"something").unwrap_err().to_string();
-    assert!(why.contains("neither MPICH's library nor Open MPI's"), "{why}");
+    assert_eq!(of("libmpi.so.12", b"\0MPICH Version:  %s\0").unwrap(), Some(mpich()));
+    assert_eq!(of("libmpi.so.40", b"\0ompi_version_string\0").unwrap(), Some(open_mpi()));
+    assert_eq!(of("libx.so.1", b"").unwrap(), None);
+    let why = of("libmpi.so.12", b"something").unwrap_err().to_string();
+    let want =
+        "libmpi.so.12 is neither MPICH's library nor Open MPI's\n  Build the program with MPICH or Open MPI.";
+    assert!(why.ends_with(want), "{why}");
 }
 
 fn mpi(version: Option<Version>, ucx: Option<Version>) -> Mpi {
-    let launcher = Launcher { kind: Kind::Mpich, file: "/m".into(), daemon: "/d".into() };
+    let launcher = Launcher { file: "/m".into(), daemon: "/d".into() };
     let library = |name: &str, version| Library { file: name.into(), version };
     Mpi {
-        kind: Kind::Mpich,
+        implementation: mpich(),
         library: library("/l", version),
         ucx: library("/u", ucx),
         launcher,
@@ -101,7 +112,7 @@ fn programs_without_mpi_are_refused() {
 
 #[test]
 fn choices_are_read() {
-    assert_eq!(Choice::parse("mpich".as_ref()), Choice::Kind(Kind::Mpich));
-    assert_eq!(Choice::parse("openmpi".as_ref()), Choice::Kind(Kind::OpenMpi));
+    assert_eq!(Choice::parse("mpich".as_ref()), Choice::Implementation(mpich()));
+    assert_eq!(Choice::parse("openmpi".as_ref()), Choice::Implementation(open_mpi()));
     assert_eq!(Choice::parse("/x/bin/mpiexec".as_ref()), Choice::Launcher("/x/bin/mpiexec".into()));
 }

@@ -1,10 +1,8 @@
-//! The launchers of Open MPI: ORTE's until version 4, PRRTE's since 5.
+//! The words that Open MPI's launchers give to their remote shell.
 
-use crate::implementation::Mpi;
-use crate::line::Line;
+use crate::implementation::Request;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
 use vshmem_base::error::{error, Result};
 
 /// Variables by which a daemon of an MPI that was moved finds its files.
@@ -17,49 +15,8 @@ const AGENTS: [&str; 2] = ["plm_rsh_agent", "plm_ssh_agent"];
 /// A remote shell that starts nothing.
 const NO_AGENT: &str = "/bin/false";
 
-/// The launcher's command line. All variables but the preloaded libraries are in its environment and in that
-/// of its daemons.
-pub fn command(mpi: &Mpi, line: &Line, rsh: &Path) -> Vec<OsString> {
-    let prrte = mpi.has_prrte();
-    let mut out: Vec<OsString> = vec![mpi.launcher.file.clone().into()];
-    if prrte {
-        out.extend(["--prtemca", "plm_ssh_agent"].map(OsString::from));
-        out.push(rsh.into());
-        out.extend(["--prtemca", "plm_ssh_no_tree_spawn", "1"].map(OsString::from));
-    } else {
-        // With a prefix it would set PATH and LD_LIBRARY_PATH in front of its daemon, which the hosts' own
-        // environment has.
-        // Hosts have slots for the ranks that they are given here, and none for those of MPI_Comm_spawn.
-        // PRRTE is told so by a variable, which is in the table of settings.
-        out.extend(["--noprefix", "--mca", "plm_rsh_agent"].map(OsString::from));
-        out.push(rsh.into());
-        out.extend(["--mca", "plm_rsh_no_tree_spawn", "1", "--oversubscribe"].map(OsString::from));
-    }
-    out.extend(["--host".into(), line.host_list().into()]);
-    let mut preload = OsString::from("LD_PRELOAD=");
-    preload.push(&line.preload);
-    out.extend(["-x".into(), preload]);
-    let mut add = |words: &[&str]| out.extend(words.iter().map(OsString::from));
-    if line.root {
-        add(&["--allow-run-as-root"]);
-    }
-    if line.label {
-        add(if prrte { &["--output", "tag"] } else { &["--tag-output"] });
-    }
-    match line.bind_to.as_deref() {
-        Some(to) => add(&["--bind-to", to]),
-        None if line.unbound => add(&["--bind-to", "none"]),
-        None => (),
-    }
-    out.extend(line.extra.iter().cloned());
-    out.extend(["-n".into(), line.ranks().to_string().into()]);
-    out.extend(line.program.iter().cloned());
-    out
-}
-
-/// A command in the words that Open MPI gives to its remote shell: what it sets, and the daemon with its
-/// arguments. PRRTE's first words are `NAME=VALUE;export NAME;...;/bin/prted`.
-pub fn requested(words: &[OsString]) -> Result<(Vec<OsString>, Vec<OsString>)> {
+/// Reads the words. PRRTE's first ones are `NAME=VALUE;export NAME;...;/bin/prted`.
+pub fn read(words: &[OsString]) -> Result<Request> {
     let count = words.iter().take_while(|word| word.as_bytes().contains(&b';')).count();
     let (head, arguments) = words.split_at(count);
     let head = head.join(" ".as_ref());
@@ -73,7 +30,7 @@ pub fn requested(words: &[OsString]) -> Result<(Vec<OsString>, Vec<OsString>)> {
         }
     }
     let daemon = (count > 0).then(|| OsStr::from_bytes(rest).to_owned());
-    Ok((variables, daemon.into_iter().chain(daemon_s_own(arguments)).collect()))
+    Ok(Request { variables, arguments: daemon.into_iter().chain(daemon_s_own(arguments)).collect() })
 }
 
 /// A daemon's arguments, without those that only concern the launcher.
@@ -92,7 +49,7 @@ fn daemon_s_own(arguments: &[OsString]) -> Vec<OsString> {
 /// A variable's name, its value, and the text that follows.
 type Exported<'a> = (&'a [u8], &'a [u8], &'a [u8]);
 
-/// What a leading `NAME=VALUE;export NAME;` says, if there is one.
+/// The leading `NAME=VALUE;export NAME;`, if there is one.
 fn exported(text: &[u8]) -> Result<Option<Exported<'_>>> {
     let Some((name, rest)) = split_at(text, b'=').filter(|(name, _)| !name.contains(&b';')) else {
         return Ok(None);

@@ -1,18 +1,17 @@
 //! The libraries that a program loads.
 
 use crate::files::{script_interpreter, Files};
-use elf::abi::PT_INTERP;
-use elf::endian::AnyEndian;
-use elf::ElfBytes;
+use crate::implementations::listed;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use vshmem_base::elf::interpreter;
 use vshmem_base::error::{error, Error, Result};
 
-/// How often a script may be interpreted by another script, as in Linux.
+/// The most scripts of which each is interpreted by the next one, as in Linux.
 const MOST_SCRIPTS: u32 = 4;
 
-/// Has Python load MPI as a rank does, without starting it, and prints what is loaded then.
+/// A script of Python's that loads MPI as a rank does, without starting it, and prints the libraries.
 const MPI4PY: &str = "\
 import mpi4py
 mpi4py.rc.initialize = False
@@ -25,6 +24,7 @@ pub fn loader(files: &Files) -> Result<PathBuf> {
     let sh = Path::new("/bin/sh");
     let bytes = files.read(sh).ok_or_else(|| Error::new("could not read /bin/sh"))?;
     interpreter(&bytes)
+        .map(PathBuf::from)
         .ok_or_else(|| Error::new("/bin/sh is linked statically, so no program loader is known"))
 }
 
@@ -48,7 +48,7 @@ pub fn libraries_of(files: &Files, command: &OsStr) -> Result<Vec<PathBuf>> {
     Err(error!("{} is a script of scripts", command.to_string_lossy()))
 }
 
-/// There is no such program, here or in this host.
+/// The error that there is no such program, here or in this host.
 pub fn no_program(command: &OsStr, host: Option<&str>) -> Error {
     let place =
         host.map_or("that this user may run".into(), |host| format!("in {host} that may be run there"));
@@ -70,9 +70,9 @@ fn of_machine_code(files: &Files, file: &Path, bytes: &[u8]) -> Result<Vec<PathB
         .hint("Link it dynamically.")
         .code(126));
     };
-    files.libraries(&loader, file).ok_or_else(|| {
+    files.libraries(loader.as_ref(), file).ok_or_else(|| {
         error!("{} can't be loaded here", file.display())
-            .hint(format!("See what is missing: {} --list {}", loader.display(), file.display()))
+            .hint(format!("See what is missing: {loader} --list {}", file.display()))
             .code(126)
     })
 }
@@ -84,7 +84,10 @@ fn is_python(file: &Path) -> bool {
 fn of_python(files: &Files, python: &Path) -> Result<Vec<PathBuf>> {
     let printed = files.output(&[python.as_os_str(), "-c".as_ref(), MPI4PY.as_ref()]).ok_or_else(|| {
         error!("{} can't import mpi4py, so it can't be told which MPI the script uses", python.display())
-            .hint("Install mpi4py, or name the MPI: --mpi mpich, --mpi openmpi, or --mpi with the path of an mpiexec.")
+            .hint(format!(
+                "Install mpi4py, or name the MPI: {}, or --mpi with the path of an mpiexec.",
+                listed(|it| format!("--mpi {}", it.option()), ", ")
+            ))
             .code(1)
     })?;
     Ok(printed.split(|b| *b == b'\n').map(|line| OsStr::from_bytes(line).into()).collect())
@@ -99,15 +102,6 @@ pub fn named<'a>(files: &'a [PathBuf], names: &[&str]) -> Option<&'a PathBuf> {
         })
     };
     files.iter().find(is_named)
-}
-
-/// The loader that a program names; `None`: it is linked statically, or is no program.
-fn interpreter(bytes: &[u8]) -> Option<PathBuf> {
-    let elf = ElfBytes::<AnyEndian>::minimal_parse(bytes).ok()?;
-    let segment = elf.segments()?.iter().find(|segment| segment.p_type == PT_INTERP)?;
-    let path = elf.segment_data(&segment).ok()?;
-    let path = path.strip_suffix(b"\0").unwrap_or(path);
-    Some(OsStr::from_bytes(path).into())
 }
 
 #[cfg(test)]
