@@ -19,7 +19,7 @@ thread_local! {
     static WORKER: Cell<*mut c_void> = const { Cell::new(null_mut()) };
 }
 
-/// Milliseconds between questions for progress.
+/// Milliseconds between questions for progress: the shortest time of poll(2).
 const PAUSE: c_int = 1;
 
 extern "C" {
@@ -27,7 +27,7 @@ extern "C" {
     fn __read(fd: c_int, buffer: *mut c_void, length: usize) -> isize;
 }
 
-/// A thread asks for this worker's progress.
+/// Notes that this thread asks for a worker's progress.
 pub fn asks(worker: *mut c_void) {
     if MANAGER.load(Relaxed) != NONE {
         WORKER.set(worker);
@@ -79,7 +79,7 @@ fn progress_until_readable(fd: c_int) {
         while unsafe { next::progress(worker) } > 0 {}
         // SAFETY: one descriptor, which lives.
         let found = unsafe { libc::poll(&mut asked, 1, PAUSE) };
-        // What is wrong with it, the read says.
+        // The read says what is wrong with it.
         if found != 0 {
             return;
         }

@@ -1,4 +1,5 @@
-//! What UCX asks of the machine below it, answered for the ranks of an MPI job whose machines share a pool.
+//! A preload for the ranks of an MPI job whose machines share a pool: it answers UCX's questions about the
+//! machine below it.
 //!
 //! UCX's transport `sysv` is plain System V shared memory, which libvshmem carries out in a pool. But UCX
 //! uses it only where it takes its peer for a process of its own kernel, and goes on only while it can see
@@ -21,12 +22,12 @@
 //! | module | subject |
 //! | --- | --- |
 //! | `names` | the functions with UCX's names |
-//! | `pool` | which pool the process shares with its peers |
+//! | `pool` | the pool that the process shares with its peers |
 //! | `library` | libvshmem's functions |
 //! | `peers` | pids that were found in the pool |
 //! | `next` | UCX's own functions |
-//! | `waiting` | whether a rank that waits leaves its processor |
-//! | `closing` | what a rank does for others while it waits for their end |
+//! | `waiting` | ranks that wait, and leave their processor or not |
+//! | `closing` | progress for others while a rank waits for their end |
 //! | `room` | a pool that has no room for messages |
 
 mod closing;

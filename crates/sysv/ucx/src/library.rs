@@ -10,18 +10,18 @@ type TakesKey = unsafe extern "C" fn(c_int) -> c_int;
 /// `vshm_process_lives`.
 pub type ProcessLives = unsafe extern "C" fn(c_int) -> c_int;
 
-/// What libvshmem can be asked; `vshmem.h` documents it.
+/// Functions of libvshmem; `vshmem.h` documents them.
 #[derive(Clone, Copy)]
 pub struct Library {
     uuid: Uuid,
     member: Member,
     takes_key: TakesKey,
-    /// Whether a process of the pool lives.
+    /// Tells if a process of the pool lives.
     pub process_lives: ProcessLives,
 }
 
 impl Library {
-    /// The one that this process's System V calls reach; `None` if they reach the kernel.
+    /// The library that this process's System V calls reach; `None` if they reach the kernel.
     pub fn find() -> Option<Library> {
         let uuid = look_up(c"vshm_pool_uuid")?;
         // One that somebody has only opened stands behind libc.
@@ -39,7 +39,7 @@ impl Library {
         }
     }
 
-    /// Do segments without a key go to a pool?
+    /// True if segments without a key go to a pool.
     pub fn takes_private(&self) -> bool {
         // SAFETY: takes any number.
         unsafe { (self.takes_key)(libc::IPC_PRIVATE) == 1 }
@@ -67,7 +67,7 @@ fn look_up(name: &CStr) -> Option<*const c_void> {
     (!found.is_null()).then_some(found.cast_const())
 }
 
-/// Where the library begins that the address lies in.
+/// Address at which the library begins that has this one.
 fn base(address: *const c_void) -> Option<usize> {
     let mut info = libc::Dl_info {
         dli_fname: core::ptr::null(),

@@ -10,13 +10,14 @@ use core::ffi::{c_int, c_ulong, c_void};
 const IPC: c_int = 0;
 const PID: c_int = 3;
 
-/// What UCX knows the initial IPC name space by.
+/// UCX's number of the initial IPC name space.
 const INITIAL_IPC: u64 = 0xefff_ffff;
 
-/// When peers of the pool started. UCX sees whether that changes, and 0 is no time.
+/// Start of each peer in the pool. UCX only compares it with an earlier answer, and takes 0 for a dead
+/// process.
 const START: c_ulong = 1;
 
-/// What two processes on one system have in common.
+/// The id of the system, which processes that share memory have in common.
 #[no_mangle]
 pub extern "C" fn ucs_get_system_id() -> u64 {
     Pool::of_process().map_or_else(next::system_id, |pool| pool.system_id)
@@ -35,13 +36,13 @@ pub extern "C" fn ucs_sys_get_ns(kind: c_int) -> u64 {
     }
 }
 
-/// Is it the initial name space of that kind? Those of the initial one may talk to each other.
+/// 1 for the initial name space of that kind, whose processes may talk to each other; else 0.
 #[no_mangle]
 pub extern "C" fn ucs_sys_ns_is_default(kind: c_int) -> c_int {
     Pool::of_process().map_or_else(|| next::is_initial(kind), |_| (kind == IPC).into())
 }
 
-/// When the process with that pid started; 0: there is none.
+/// Start of the process with that pid; 0: there is none.
 #[no_mangle]
 pub extern "C" fn ucs_sys_get_proc_create_time(pid: c_int) -> c_ulong {
     match Pool::of_process().map_or(Peer::Unknown, |pool| peer(&pool, pid)) {
@@ -54,18 +55,18 @@ pub extern "C" fn ucs_sys_get_proc_create_time(pid: c_int) -> c_ulong {
 /// The beginning of UCX's `ucp_worker_attr_t`.
 #[repr(C)]
 pub struct WorkerAttributes {
-    /// Which fields are asked for, or given.
+    /// Bits of the fields that are asked for, or given.
     mask: u64,
     _thread_mode: c_int,
     address_flags: u32,
 }
 
-/// In the mask: there are flags of the address.
+/// Bit of the mask: there are flags of the address.
 const HAS_ADDRESS_FLAGS: u64 = 1 << 2;
-/// In the flags: leave out what reaches no other node.
+/// Flag of the address: leave out transports that reach no other node.
 const NET_ONLY: u32 = 1;
 
-/// Asks a worker for its attributes. Of its addresses all, for `sysv` does reach other nodes.
+/// Asks a worker for its attributes, and always for all of its addresses: `sysv` does reach other nodes.
 ///
 /// # Safety
 /// As UCX demands.

@@ -14,7 +14,7 @@ pub const OK: i8 = 0;
 /// `UCS_ERR_UNSUPPORTED`.
 const UNSUPPORTED: i8 = -22;
 
-/// The id of the system: what the boot id says.
+/// The id of the system, made of the boot id.
 pub fn system_id() -> u64 {
     type Function = unsafe extern "C" fn() -> u64;
     // SAFETY: UCX's function of this type.
@@ -28,7 +28,7 @@ pub fn namespace(kind: c_int) -> u64 {
     look_up(c"ucs_sys_get_ns", UCS).map_or(0, |f| unsafe { transmute::<*mut c_void, Function>(f)(kind) })
 }
 
-/// Is it the initial name space of that kind?
+/// 1 for the initial name space of that kind, else 0.
 pub fn is_initial(kind: c_int) -> c_int {
     type Function = unsafe extern "C" fn(c_int) -> c_int;
     look_up(c"ucs_sys_ns_is_default", UCS)
@@ -36,7 +36,7 @@ pub fn is_initial(kind: c_int) -> c_int {
         .map_or(0, |f| unsafe { transmute::<*mut c_void, Function>(f)(kind) })
 }
 
-/// When a process of this kernel started; 0: there is none with this pid.
+/// Start of a process of this kernel; 0: there is none with this pid.
 pub fn start(pid: c_int) -> c_ulong {
     type Function = unsafe extern "C" fn(c_int) -> c_ulong;
     look_up(c"ucs_sys_get_proc_create_time", UCS)

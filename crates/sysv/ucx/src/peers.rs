@@ -6,24 +6,24 @@ use crate::pool::Pool;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Linux gives out no larger ones.
+/// Bound of the pids that Linux gives out (PID_MAX_LIMIT).
 const PIDS: usize = 1 << 22;
 
-/// A bit for each. It has memory where bits were set.
+/// A bit for each pid that was found. Only its pages with such bits take memory.
 static FOUND: [AtomicU64; PIDS / 64] = [const { AtomicU64::new(0) }; PIDS / 64];
 
-/// What is known of a pid.
+/// The state of a pid in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A process of the pool has it.
     Lives,
-    /// One had it, and no other has.
+    /// A process of the pool had it, and none has it now.
     Gone,
     /// The pool does not know it.
     Unknown,
 }
 
-/// What the pool knows of a pid.
+/// The state of this pid, which is remembered if it lives.
 pub fn peer(pool: &Pool, pid: c_int) -> Peer {
     let Some((word, bit)) = place(pid) else {
         return Peer::Unknown;

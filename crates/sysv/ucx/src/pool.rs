@@ -1,5 +1,5 @@
-//! Which pool the process shares with its peers. That is found out once: with answers of two kinds UCX would
-//! take a peer for local here and for remote there.
+//! The pool that the process shares with its peers. It is looked for once: with answers of two kinds UCX
+//! would take a peer for local here and for remote there.
 
 use crate::library::{Library, ProcessLives};
 use core::ffi::{c_int, c_void};
@@ -9,24 +9,24 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 /// The pool that this process's private segments lie in.
 #[derive(Clone, Copy)]
 pub struct Pool {
-    /// What UCX takes for the id of its system.
+    /// The id that UCX takes for that of its system.
     pub system_id: u64,
     /// This kernel's number in the pool.
     member: u32,
     process_lives: ProcessLives,
 }
 
-/// A [`Pool::system_id`], or one of these.
+/// A [`Pool::system_id`], or [`UNKNOWN`], or [`NONE`].
 static SYSTEM_ID: AtomicU64 = AtomicU64::new(UNKNOWN);
 const UNKNOWN: u64 = 0;
 const NONE: u64 = 1;
 
-/// The rest of it, written before.
+/// The pool's other fields, which are written before its id.
 static MEMBER: AtomicU32 = AtomicU32::new(0);
 static PROCESS_LIVES: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 impl Pool {
-    /// This process's; `None` if it has none, or one that has no UUID.
+    /// The pool of this process; `None` if it has none, or one that has no UUID.
     pub fn of_process() -> Option<Pool> {
         match SYSTEM_ID.load(Acquire) {
             UNKNOWN => find(),
@@ -40,7 +40,7 @@ impl Pool {
         }
     }
 
-    /// Does a process of the pool with that pid live?
+    /// True if a process of the pool with that pid lives.
     pub fn has_process(&self, pid: c_int) -> bool {
         // SAFETY: takes any number.
         unsafe { (self.process_lives)(pid) == 1 }
@@ -62,7 +62,7 @@ fn find() -> Option<Pool> {
     });
     set_errno(errno);
     if let Some(pool) = found {
-        // Whoever else is here writes the same.
+        // Another thread that is here writes the same values.
         MEMBER.store(pool.member, Relaxed);
         PROCESS_LIVES.store(pool.process_lives as *mut c_void, Relaxed);
     }
@@ -127,7 +127,7 @@ mod tests {
             let pool = Pool { system_id: 5, member, process_lives: nobody };
             for inode in first..first + 16 {
                 assert!(all.insert(pool.namespace([inode, first])));
-                // Whatever UCX keeps of it.
+                // UCX may keep the lower half.
                 assert!(halves.insert(pool.namespace([inode, first]) as u32));
                 assert!(inode == first || all.insert(pool.namespace([first, inode])));
             }

@@ -2,13 +2,13 @@
 //! message the program has not asked for yet, and takes a further segment of them when the last is in use.
 //! Where it gets none, UCX drops the next message and goes on (`uct_mm_iface_process_recv`): the ranks would
 //! wait for it for ever, or take another one for it. So the rank says why and ends by a signal, which ends
-//! the job. What else UCX allocates it can do without.
+//! the job. UCX can do without anything else that it allocates.
 
 use crate::next;
 use crate::pool::Pool;
 use core::ffi::{c_char, c_int, c_void, CStr};
 
-/// What UCX calls those buffers.
+/// UCX's name of those buffers.
 const BUFFERS: &CStr = c"mm_recv_desc";
 
 const REASON: &str =

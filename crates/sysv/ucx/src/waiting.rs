@@ -1,9 +1,9 @@
-//! How a rank waits. An MPI asks UCX for progress again and again, and nothing that it or UCX can be told
-//! makes it wait well in every host:
+//! The waiting of ranks. An MPI asks UCX for progress again and again, and no setting of either makes it wait
+//! well in every host:
 //!
 //! * MPICH 4 never leaves the processor. Where a host has more ranks than processors, each message takes a
 //!   time slice of the scheduler: some 10 ms. With `VSHMEM_UCX_YIELD=1` a rank leaves it each time that it
-//!   has asked [`IN_VAIN`] times in vain. That is for whoever starts the ranks to say: only it knows how many
+//!   has asked [`IN_VAIN`] times in vain. The program that starts the ranks sets it: only that knows how many
 //!   there are.
 //! * Where machines have more processors than their host, those of the host are short. A rank that leaves its
 //!   machine's processor keeps the host's, since the machine has nothing else to run. With
@@ -20,28 +20,29 @@ use core::ffi::{c_int, c_long, c_uint, c_void, CStr};
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// Some microseconds: longer than a rank that runs takes to answer.
+/// Questions in vain before a rank leaves its processor: they take some microseconds, which is longer than a
+/// running rank needs to answer.
 const IN_VAIN: u32 = 20;
 
-/// How often a rank leaves its processor before it sleeps. What another rank of its machine sends comes by
+/// Times that a rank leaves its processor before it sleeps: messages of other ranks in its machine come by
 /// then.
 const YIELDS: u32 = 4;
 
-/// Nanoseconds of the first sleep. Linux adds up to 50 µs.
+/// Nanoseconds of the first sleep. A shorter one gains nothing, for Linux adds up to 50 µs.
 const SHORTEST: c_long = 20_000;
-/// How often a sleep is twice as long as the one before it: a message may come so much too late.
+/// Doublings of a sleep, to 320 µs at most: a message may come so much too late.
 const DOUBLED: u32 = 4;
 
 thread_local! {
     /// Questions in vain, one after the other, since it last left its processor.
     static VAIN: Cell<u32> = const { Cell::new(0) };
-    /// How often it has left its processor since there was progress.
+    /// Times that it has left its processor since there was progress.
     static LEFT: Cell<u32> = const { Cell::new(0) };
-    /// Whether the thread has asked since its last `sched_yield`.
+    /// True if the thread has asked since its last `sched_yield`.
     static ASKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Asks UCX for progress; returns how much there was.
+/// Asks UCX for progress, and returns its amount.
 ///
 /// # Safety
 /// As UCX's `ucp_worker_progress` demands.
@@ -102,14 +103,14 @@ fn sleep(nanoseconds: c_long) {
     unsafe { libc::nanosleep(&time, core::ptr::null_mut()) };
 }
 
-/// What a rank does that has asked in vain: nothing, ...
+/// Manner of a rank that has asked in vain: it goes on asking.
 const STAY: u8 = 0;
-/// leaves its processor to other ranks, ...
+/// Manner: it leaves its processor to other ranks of its kernel.
 const YIELD: u8 = 1;
-/// or to other machines, too.
+/// Manner: it leaves its processor to other machines, too, by sleeping.
 const SLEEP: u8 = 2;
 
-/// One of these, as the variable says.
+/// The manner that `VSHMEM_UCX_YIELD` names; [`STAY`] if it names none.
 fn manner() -> u8 {
     const UNKNOWN: u8 = 3;
     static SAYS: AtomicU8 = AtomicU8::new(UNKNOWN);
