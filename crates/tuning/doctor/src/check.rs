@@ -1,4 +1,4 @@
-//! What a check is: a row of the table, with a function that looks.
+//! A check: a row of the table, with a function that looks.
 
 use crate::finding::{Class, Verdict};
 use crate::look::Look;
@@ -8,22 +8,22 @@ use crate::system::Unseen;
 pub struct Check {
     /// Its name on command lines.
     pub id: &'static str,
-    /// What it is about, in a sentence.
+    /// The good state, in a sentence.
     pub title: &'static str,
-    /// What goes on there, for the documentation.
+    /// An explanation, for the documentation.
     pub about: &'static str,
-    /// How to see it by hand: a command.
+    /// A command that shows it by hand.
     pub by_hand: &'static str,
     /// The remedy.
     pub remedy: &'static str,
-    /// What the remedy takes.
+    /// The class of the remedy.
     pub class: Class,
-    /// What the remedy may cost or break.
+    /// The risk of the remedy: costs, and things that may break.
     pub risk: &'static str,
-    /// Where this is known from.
+    /// The source of all this.
     pub source: &'static str,
     /// Checks whose subjects may be the cause of this one's.
     pub causes: &'static [&'static str],
-    /// Looks, and judges. What it needs and can't read makes the verdict unknown.
+    /// Looks, and judges. A file that it needs and can't read makes the verdict unknown.
     pub look: fn(&mut Look<'_>) -> Result<Verdict, Unseen>,
 }

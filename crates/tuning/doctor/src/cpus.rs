@@ -8,13 +8,13 @@ use std::io;
 pub type Cpus = BTreeSet<usize>;
 
 /// The most processors that Linux can be built for.
-const MOST: usize = 8192;
+const MOST_PROCESSORS: usize = 8192;
 
 /// Reads a list; what is no number is left out.
 pub fn parse(text: &str) -> Cpus {
     let ranges = text.trim().split(',').filter_map(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse().ok()?..=last.parse::<usize>().ok()?.min(MOST))
+        Some(first.parse().ok()?..=last.parse::<usize>().ok()?.min(MOST_PROCESSORS))
     });
     ranges.flatten().collect()
 }

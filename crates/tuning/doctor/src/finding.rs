@@ -1,15 +1,15 @@
-//! What a check finds.
+//! The finding of a check.
 
 use crate::setting::Setting;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// What a remedy takes.
+/// The class of a remedy, by what has to be started anew for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// Nothing: it works at once.
+    /// Nothing has to: it works at once.
     Live,
     /// The machine has to be started anew.
     MachineRestart,
@@ -27,7 +27,7 @@ impl fmt::Display for Class {
     }
 }
 
-/// What was found, in a word.
+/// The outcome of a check, in a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -39,21 +39,21 @@ pub enum Outcome {
     Fine,
 }
 
-/// Something that was read.
+/// A piece of evidence: something that was read.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Evidence {
-    /// Where: a file, or what it is of.
+    /// Its source: a file, or a thing that has no file.
     pub of: String,
-    /// What was there.
+    /// The content.
     pub is: String,
 }
 
-/// Something that was measured.
+/// A measurement.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Measurement {
-    /// What it is.
+    /// The quantity that was measured.
     pub what: String,
-    /// How much.
+    /// Its value.
     pub value: f64,
     /// The unit of the value.
     pub unit: &'static str,
@@ -66,16 +66,16 @@ impl fmt::Display for Measurement {
     }
 }
 
-/// A change that cures something.
+/// A change of a setting, which cures something.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Change {
-    /// What is changed.
+    /// The setting.
     #[serde(serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub setting: Setting,
-    /// What is there; empty: nothing is set.
+    /// Its value now; empty: nothing is set.
     pub from: String,
-    /// What is to be there.
+    /// The value that it is to have.
     pub to: String,
 }
 
@@ -90,73 +90,73 @@ impl fmt::Display for Change {
     }
 }
 
-/// What a check says.
+/// The verdict of a check.
 #[derive(Debug)]
 pub enum Verdict {
-    /// Nothing is wrong; why.
+    /// Nothing is wrong, for this reason.
     Fine(String),
     /// It costs speed.
     Costs(Costs),
-    /// It can't be told; why.
+    /// It can't be told, for this reason.
     Unknown(String),
 }
 
-/// What is wrong.
+/// The costs of a bad state, and their remedy.
 #[derive(Debug, Default)]
 pub struct Costs {
-    /// A sentence.
+    /// The state, in a sentence.
     pub why: String,
-    /// What it costs.
+    /// An estimate of the costs.
     pub estimate: String,
     /// The measurements show that cost here.
     pub proven: bool,
-    /// What `--fix` changes; nothing if the remedy is the user's.
+    /// The changes that `--fix` makes; none if the remedy is the user's.
     pub changes: Vec<Change>,
     /// The remedy in this case, if it is another than the check's.
     pub remedy: Option<(Class, String)>,
 }
 
 impl Verdict {
-    /// Nothing is wrong.
+    /// The verdict that nothing is wrong, with the reason.
     pub fn fine(why: impl Into<String>) -> Verdict {
         Verdict::Fine(why.into())
     }
 
-    /// It can't be told.
+    /// The verdict that it can't be told, with the reason.
     pub fn unknown(why: impl Into<String>) -> Verdict {
         Verdict::Unknown(why.into())
     }
 }
 
-/// All that is known of a check's subject.
+/// A check's finding.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Finding {
     /// The check.
     pub id: &'static str,
-    /// What it is about.
+    /// The good state, in a sentence.
     pub title: &'static str,
-    /// What was found.
+    /// The outcome.
     pub verdict: Outcome,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub why: String,
     /// Checks whose findings are the cause of this one; none: it is a root cause, or costs nothing.
     pub causes: Vec<&'static str>,
-    /// What was read.
+    /// The evidence that was read.
     pub evidence: Vec<Evidence>,
-    /// What was measured.
+    /// The measurements that were made.
     pub measured: Vec<Measurement>,
-    /// What it costs; null: nothing is known to be wrong.
+    /// An estimate of the costs; null: nothing is known to be wrong.
     pub cost: Option<String>,
     /// The measurements show that cost here; null: nothing is known to be wrong.
     pub proven: Option<bool>,
     /// The remedy.
     pub remedy: String,
-    /// What the remedy takes.
+    /// The class of the remedy.
     pub class: Class,
-    /// What the remedy may cost or break.
+    /// The risk of the remedy: costs, and things that may break.
     pub risk: &'static str,
-    /// Where this is known from.
+    /// The source of what is said.
     pub source: &'static str,
-    /// What `--fix` changes.
+    /// The changes that `--fix` makes.
     pub changes: Vec<Change>,
 }

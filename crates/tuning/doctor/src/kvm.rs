@@ -1,15 +1,15 @@
-//! What KVM counts of a machine, in debugfs.
+//! KVM's counts of a machine, in debugfs.
 
 use crate::system::{System, Unseen};
 
 const DEBUG: &str = "sys/kernel/debug/kvm";
 
-/// Whether KVM's counts are there. A machine that has none then is not KVM's.
+/// True if KVM's counts are there. A machine that has none then is not KVM's.
 ///
 /// # Errors
 /// Only root may read them.
 pub fn counts(system: &System) -> Result<bool, Unseen> {
-    // What lies where one may not look does not exist.
+    // A file in a directory that one may not read seems not to exist.
     system.names("sys/kernel/debug")?;
     Ok(system.path(DEBUG).is_dir())
 }

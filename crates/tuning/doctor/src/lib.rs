@@ -1,19 +1,20 @@
-//! What costs a virtual machine its speed, and how it is cured: `vshmem doctor`.
+//! Checks of what costs a machine its speed, and remedies: `vshmem doctor`.
 //!
 //! | module | subject |
 //! | --- | --- |
 //! | `system` | the files of /proc and /sys: of this kernel, or of a tree that was recorded elsewhere |
-//! | `instruments` | what is measured |
+//! | `instruments` | measurements |
 //! | `text`, `mounts` | words and numbers in them |
-//! | `check`, `finding` | what a check is, and what it finds |
-//! | `look` | through which a check sees; it keeps the evidence |
+//! | `check`, `finding` | a check, and its finding |
+//! | `look` | a check's look at the system, which keeps the evidence |
 //! | `machines`, `matching`, `cpus` | the host's QEMU processes, and which of their threads share a core |
-//! | `monitor`, `kvm` | what QEMU says of a machine, and what KVM counts |
-//! | `setting` | what can be changed, and put back |
+//! | `guest` | a machine as its own kernel sees it |
+//! | `monitor`, `kvm` | QEMU's answers about a machine, and KVM's counts |
+//! | `setting` | settings that can be changed, and put back |
 //! | `checks` | a file for each subject, and the table of all |
 //! | `examine` | all checks, root causes first |
-//! | `saved`, `remedy` | what was there before; `--fix` and `--undo` |
-//! | `idle` | the idle daemon: its policy, its processes, and what it gains |
+//! | `saved`, `remedy` | the changes of `--fix`; `--fix` and `--undo` |
+//! | `idle` | the idle daemon: its policy, its processes, and its gain |
 //! | `page` | the page of documentation that the table makes |
 
 mod check;
@@ -21,6 +22,7 @@ mod checks;
 mod cpus;
 mod examine;
 mod finding;
+mod guest;
 mod idle;
 mod instruments;
 mod kvm;

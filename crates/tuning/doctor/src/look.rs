@@ -1,4 +1,4 @@
-//! The eyes of a check: whatever it reads or measures through them is kept as evidence.
+//! A check's look at a system, which keeps as evidence what is read and measured.
 
 use crate::finding::{Change, Evidence, Measurement};
 use crate::instruments::Instruments;
@@ -7,24 +7,24 @@ use crate::setting::Setting;
 use crate::system::{System, Unseen};
 use crate::text::{chosen, number};
 
-/// What a check may look at.
+/// A check's look at a system.
 pub struct Look<'a> {
     /// Files, of which no evidence is kept unless the check notes it.
     pub system: &'a System,
-    /// What measures.
+    /// The instruments.
     pub instruments: &'a dyn Instruments,
-    /// What `--fix` has changed since the kernel was booted.
+    /// The changes of `--fix` since the kernel was booted.
     pub saved: &'a Saved,
-    /// What was read.
+    /// The evidence so far.
     pub evidence: Vec<Evidence>,
-    /// What was measured.
+    /// The measurements so far.
     pub measured: Vec<Measurement>,
 }
 
-/// What runs the kernel that is looked at.
+/// The hypervisor of the kernel that is looked at.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Hypervisor {
-    /// The hardware.
+    /// None: it runs on the hardware.
     Nothing,
     /// KVM.
     Kvm,
@@ -35,7 +35,7 @@ pub enum Hypervisor {
 }
 
 impl<'a> Look<'a> {
-    /// Eyes that have seen nothing yet.
+    /// A look that has seen nothing yet.
     pub fn new(system: &'a System, instruments: &'a dyn Instruments, saved: &'a Saved) -> Look<'a> {
         Look { system, instruments, saved, evidence: Vec::new(), measured: Vec::new() }
     }
@@ -95,7 +95,7 @@ impl<'a> Look<'a> {
         Ok(crate::cpus::parse(&self.system.need("sys/devices/system/cpu/online")?))
     }
 
-    /// What runs this kernel; `None` if the kernel does not tell whether anything does.
+    /// The hypervisor of this kernel; `None` if the kernel does not tell whether there is one.
     pub fn hypervisor(&mut self) -> Result<Option<Hypervisor>, Unseen> {
         let Some(flags) = self.flags()? else {
             return Ok(None);

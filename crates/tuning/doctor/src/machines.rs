@@ -1,4 +1,4 @@
-//! The host's machines: QEMU's processes, and where their threads may run.
+//! The host's machines: QEMU's processes, and the processors of their threads.
 
 use crate::cpus::{self, Cpus};
 use crate::look::Look;
@@ -10,16 +10,16 @@ use std::collections::BTreeSet;
 pub struct Machine {
     /// Its pid.
     pub pid: u32,
-    /// What it is called, or else the pid.
+    /// Its name, or else the pid.
     pub name: String,
     /// Threads of virtual processors; none if QEMU neither names its threads nor says it by its monitor.
-    pub vcpus: Vec<Placed>,
+    pub vcpus: Vec<MachineThread>,
     /// All others.
-    pub others: Vec<Placed>,
+    pub others: Vec<MachineThread>,
 }
 
-/// A thread, and where it may run.
-pub struct Placed {
+/// A thread of a machine, and the processors that it may use.
+pub struct MachineThread {
     /// The thread.
     pub thread: Thread,
     /// Its name.
@@ -28,7 +28,7 @@ pub struct Placed {
     pub allowed: Cpus,
 }
 
-/// All machines that can be seen; what of them is decisive becomes evidence.
+/// All machines that can be seen. The processors of their threads become evidence.
 pub fn machines(look: &mut Look<'_>) -> Result<Vec<Machine>, Unseen> {
     let system = look.system;
     let (mut found, mut strangers) = (Vec::new(), Vec::new());
@@ -61,8 +61,7 @@ fn is_qemu(comm: &str) -> bool {
     comm.starts_with("qemu-system-") || comm == "qemu-kvm" || comm == "kvm"
 }
 
-/// Why a process that is called QEMU is not believed: what it shows of itself is no reason to change the
-/// host.
+/// The reason why a process that is called QEMU is not believed: its own files are none to change the host.
 fn doubt(system: &System, pid: u32) -> Result<Option<String>, Unseen> {
     let Some(believed) = &system.believed else {
         return Ok(None);
@@ -92,7 +91,7 @@ fn doubt(system: &System, pid: u32) -> Result<Option<String>, Unseen> {
     Ok(is_stranger.then(|| format!("its user is {}", users.first().unwrap_or(&"unknown"))))
 }
 
-/// What a thread's name makes it: the processor of this number, or (the inner `None`) all of them.
+/// The role of a thread by its name: the processor of this number, or (the inner `None`) all of them.
 pub fn role(name: &str) -> Option<Option<u64>> {
     if name.starts_with("ALL CPUs/") {
         return Some(None);
@@ -100,9 +99,9 @@ pub fn role(name: &str) -> Option<Option<u64>> {
     Some(Some(name.strip_prefix("CPU ")?.split_once('/')?.0.parse().ok()?))
 }
 
-/// Whether these can be the processors of a machine: each once, or all in one thread, and none in the first
+/// True if these can be the processors of a machine: each once, or all in one thread, and none in the first
 /// thread of the process.
-fn are_processors(pid: u32, threads: &[Placed]) -> bool {
+fn are_processors(pid: u32, threads: &[MachineThread]) -> bool {
     let roles: BTreeSet<_> = threads.iter().map(|it| role(&it.name)).collect();
     let is_one = roles.len() == threads.len() && (threads.len() == 1 || !roles.contains(&Some(None)));
     is_one && threads.iter().all(|it| it.thread.number != pid)
@@ -118,15 +117,20 @@ fn machine(system: &System, pid: u32) -> Result<Option<Machine>, Unseen> {
         let Some(allowed) = thread.allowed(system) else {
             continue;
         };
-        if role(&name).is_some() { &mut vcpus } else { &mut others }.push(Placed { thread, name, allowed });
+        if role(&name).is_some() { &mut vcpus } else { &mut others }.push(MachineThread {
+            thread,
+            name,
+            allowed,
+        });
     }
     if !are_processors(pid, &vcpus) {
         others.append(&mut vcpus);
     }
     if vcpus.is_empty() {
         let told = system.vcpus(pid).unwrap_or_default();
-        let index =
-            |it: &Placed| told.iter().find(|vcpu| vcpu.thread == it.thread.number).map(|vcpu| vcpu.index);
+        let index = |it: &MachineThread| {
+            told.iter().find(|vcpu| vcpu.thread == it.thread.number).map(|vcpu| vcpu.index)
+        };
         (vcpus, others) = others.into_iter().partition(|it| index(it).is_some());
         for it in &mut vcpus {
             it.name = format!("CPU {}", index(it).unwrap_or_default());
@@ -137,7 +141,7 @@ fn machine(system: &System, pid: u32) -> Result<Option<Machine>, Unseen> {
     Ok((!others.is_empty()).then_some(Machine { pid, name, vcpus, others }))
 }
 
-/// What a machine is called: a label, and nothing else is taken from a command line.
+/// The name of a machine: a label, and nothing else is taken from a command line.
 fn called(line: &str) -> Option<String> {
     let mut words = line.split('\0').skip_while(|word| *word != "-name").skip(1);
     let name = words.next()?.split(',').next()?.trim_start_matches("guest=");
@@ -157,7 +161,7 @@ pub fn opened(system: &System, pid: u32) -> Result<Vec<String>, Unseen> {
     Ok(files)
 }
 
-/// Says which machines can't be judged, since QEMU does not say which of its threads are processors.
+/// The machines that can't be judged, since QEMU does not say which of its threads are processors.
 pub fn without_names(machines: &[Machine]) -> Option<String> {
     let names: Vec<&str> =
         machines.iter().filter(|machine| machine.vcpus.is_empty()).map(|machine| &*machine.name).collect();

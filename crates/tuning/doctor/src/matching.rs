@@ -1,4 +1,4 @@
-//! Which threads must share a core, wherever the scheduler puts them: those that a matching of threads and
+//! The threads that must share a core, wherever the scheduler puts them: those that a matching of threads and
 //! cores leaves over, and all that compete with them (Hall's theorem).
 
 use crate::cpus::Cpus;
@@ -23,7 +23,7 @@ pub fn assign(threads: &[Cpus]) -> Matching {
             matching.left.push(thread);
         }
     }
-    // Whoever stands on a core that a thread without one may use competes with it, and so on.
+    // A thread on a core that a thread without one may use competes with it, and so on.
     let mut wanting = matching.left.clone();
     while let Some(thread) = wanting.pop() {
         if matching.crowded.insert(thread) {

@@ -1,4 +1,4 @@
-//! What QEMU says of a machine by its monitor (QMP).
+//! QEMU's answers about a machine, by its monitor (QMP).
 //!
 //! QEMU's command line says only which of its sockets are monitors, and so where to ask.
 
@@ -9,7 +9,7 @@ use serde_json::{json, Value};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A virtual processor, as QEMU has made it.
+/// A virtual processor, as QEMU tells of it.
 #[derive(Debug)]
 pub struct Vcpu {
     /// Its number.
@@ -85,7 +85,7 @@ fn asked(system: &System, pid: u32, ask: Ask, command: &str, arguments: Value) -
     Err(why)
 }
 
-/// Where a machine's monitors listen.
+/// The sockets at which a machine's monitors listen.
 fn sockets(system: &System, pid: u32) -> Result<Vec<Socket>, Unseen> {
     let line = system.text(&format!("proc/{pid}/cmdline"))?.unwrap_or_default();
     let words: Vec<&str> = line.split('\0').collect();
@@ -135,7 +135,7 @@ fn listens(system: &System, pid: u32, fd: &str) -> Result<Option<String>, Unseen
     Ok(text.lines().find_map(path).filter(|path| path.starts_with('/')))
 }
 
-/// Whether processors are threads of this process, beside its first one, of which none has the name of
+/// True if processors are threads of this process, beside its first one, of which none has the name of
 /// another processor. Emulated ones may share a thread.
 fn is_consistent(system: &System, pid: u32, vcpus: &[Vcpu]) -> bool {
     let numbers: BTreeSet<u64> = vcpus.iter().map(|vcpu| vcpu.index).collect();

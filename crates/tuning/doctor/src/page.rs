@@ -6,7 +6,7 @@ use crate::checks::CHECKS;
 /// The width of a page.
 const WIDTH: usize = 100;
 
-/// What there is to say of a check.
+/// The documentation of a check.
 pub fn explain(check: &Check) -> String {
     let Check { id, title, about, by_hand, remedy, class, risk, source, causes, .. } = check;
     let mut out = format!("{id}: {title}.\n\n{}\n\n", wrap(about));

@@ -1,5 +1,5 @@
-//! `--fix` and `--undo`: what is changed is written down first, and only what is still as it was left is put
-//! back.
+//! `--fix` and `--undo`: changes are written down first, and only settings that are still as `--fix` left
+//! them are put back.
 
 use crate::finding::Change;
 use crate::saved::{lock, Entry, Saved};
@@ -7,18 +7,18 @@ use crate::system::System;
 use std::path::Path;
 use vshmem_base::error::Result;
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Debug, PartialEq)]
 pub enum Done {
     /// It was made, or undone.
     Yes(String),
-    /// Nothing had to be done: why.
+    /// Nothing had to be done, for this reason.
     Needless(String),
-    /// It could not be done: why.
+    /// It could not be done, for this reason.
     No(String),
 }
 
-/// Makes changes. What was there is in the file before anything is changed.
+/// Makes changes. The values before are in the file before anything is changed.
 pub fn fix(system: &System, file: &Path, changes: &[(&str, Change)]) -> Result<Vec<Done>> {
     let _alone = lock(file)?;
     let mut saved = Saved::read(file, system)?;

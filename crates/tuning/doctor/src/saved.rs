@@ -1,4 +1,4 @@
-//! What was there before `--fix`: written before anything is changed, and read by `--undo`.
+//! The changes of `--fix`, with the values before: written before anything is changed, and read by `--undo`.
 
 use crate::setting::Setting;
 use crate::system::System;
@@ -12,9 +12,9 @@ use vshmem_base::error::{error, Explain, Result};
 /// The changes of this boot.
 #[derive(Debug, Default)]
 pub struct Saved {
-    /// In the order in which they were made.
+    /// The changes, in the order in which they were made.
     pub entries: Vec<Entry>,
-    /// There were some that a reboot has undone.
+    /// There were changes that a reboot has undone.
     pub lost: bool,
 }
 
@@ -23,15 +23,15 @@ pub struct Saved {
 pub struct Entry {
     /// The check that asked for it.
     pub check: String,
-    /// What was changed.
+    /// The setting.
     pub setting: Setting,
-    /// What was there.
+    /// The value before.
     pub was: String,
-    /// What was set.
+    /// The value that was set.
     pub set: String,
 }
 
-/// As it is written down.
+/// The file's content.
 #[derive(Serialize, Deserialize)]
 struct Document {
     boot: String,
@@ -78,7 +78,7 @@ impl Saved {
     }
 }
 
-/// Where tests kill this process.
+/// A point at which tests kill this process.
 fn died_here() {
     #[cfg(test)]
     crate::tests::killed::step();

@@ -1,4 +1,4 @@
-//! What can be changed on a system that runs, and put back.
+//! Settings of a system that can be changed while it runs, and put back.
 
 use crate::cpus::{self, Cpus};
 use crate::mounts;
@@ -13,23 +13,23 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Something that can be changed.
+/// A setting.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Setting {
     /// A file of /proc or /sys, perhaps a process's.
     File {
-        /// Below the root.
+        /// Its path below the root.
         path: String,
-        /// Whose it is.
+        /// The thread that it belongs to; `None`: the system.
         process: Option<Thread>,
     },
     /// The processors that a thread may use.
     Affinity(Thread),
     /// A module of the kernel: `loaded`, or unset.
     Module {
-        /// As the kernel writes it, with underscores.
+        /// Its name as the kernel writes it, with underscores.
         name: String,
-        /// With which it is loaded, as modprobe(8) takes them; perhaps none.
+        /// Its options, as modprobe(8) takes them; perhaps none.
         options: Vec<String>,
     },
     /// The option `huge=` of a mounted tmpfs; its mount point, below the root.
@@ -46,7 +46,7 @@ pub struct Thread {
     pub process: u32,
     /// Its number.
     pub number: u32,
-    /// When it was started, in ticks since the kernel was booted.
+    /// The time of its start, in ticks since the kernel was booted.
     pub since: u64,
 }
 
@@ -108,7 +108,7 @@ impl Setting {
         Setting::File { path: path.into(), process: None }
     }
 
-    /// What is set now; `None`: the process has ended, or the file is gone. Empty: nothing is set.
+    /// The value now; `None`: the process has ended, or the file is gone. Empty: nothing is set.
     pub fn current(&self, system: &System) -> io::Result<Option<String>> {
         match self {
             Setting::File { process: Some(it), .. } if !it.lives(system) => Ok(None),

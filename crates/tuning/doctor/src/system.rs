@@ -9,14 +9,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A socket at which a machine's QEMU should listen, and perhaps somebody else does.
+/// A socket at which a machine's QEMU should listen, though another program may.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Socket {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// QEMU's pid.
     pub process: u32,
-    /// QEMU has it from whoever started it, who may have made it listen.
+    /// QEMU has it from the program that started it, which may have made it listen.
     pub is_passed: bool,
 }
 
@@ -24,18 +24,18 @@ pub struct Socket {
 /// there is no answer.
 pub type Ask = fn(&Socket, &str, Value) -> Result<Value, String>;
 
-/// Whose machines are believed. Anybody can give a process QEMU's name, and threads the names and the cores
-/// of virtual processors.
+/// The owners of machines that are believed. Anybody can give a process QEMU's name, and threads the names
+/// and the cores of virtual processors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Believed {
-    /// These users'.
+    /// Users.
     pub users: Vec<u32>,
-    /// These processes, and their children.
+    /// Processes, with their children.
     pub processes: Vec<u32>,
 }
 
 impl Believed {
-    /// Root and who asks, also by sudo.
+    /// Root and the user who asks, also by sudo.
     fn own() -> Believed {
         let user = rustix::process::getuid().as_raw();
         let by_sudo = std::env::var("SUDO_UID").ok().filter(|_| user == 0).and_then(|it| it.parse().ok());
@@ -43,36 +43,37 @@ impl Believed {
     }
 }
 
-/// What was said, by the name under which it is recorded: nobody is asked twice.
+/// QEMU's answers, by the name under which each is recorded: nothing is asked twice.
 type Answers = RefCell<BTreeMap<String, Result<Value, String>>>;
 
 /// The root of a tree with `proc` and `sys` in it.
 #[derive(Debug)]
 pub struct System {
     root: PathBuf,
-    /// Whose machines are believed; `None`: everybody's, for nothing is changed in a recorded tree.
+    /// The owners of machines that are believed; `None`: everybody, for nothing is changed in a recorded
+    /// tree.
     pub(crate) believed: Option<Believed>,
-    /// How QEMU is asked; `None`: what it said was recorded, too.
+    /// The function that asks QEMU; `None`: its answers were recorded, too.
     pub(crate) ask: Option<Ask>,
-    /// What it has said.
+    /// QEMU's answers so far.
     pub(crate) answers: Answers,
 }
 
-/// What could not be read, and why.
+/// Something that could not be read, with the reason.
 #[derive(Debug)]
 pub enum Unseen {
     /// A file.
     File {
-        /// Below the root.
+        /// Its path below the root.
         path: String,
-        /// Why.
+        /// The reason.
         why: io::Error,
     },
     /// The monitor of a machine.
     Monitor {
         /// Its QEMU.
         pid: u32,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -91,7 +92,7 @@ impl fmt::Display for Unseen {
     }
 }
 
-/// What can't be read for want of a file is no error.
+/// `None` where a file does not exist, which is no error.
 fn or_absent<T>(result: Result<T, Unseen>) -> Result<Option<T>, Unseen> {
     match result {
         Ok(it) => Ok(Some(it)),
@@ -130,7 +131,8 @@ impl System {
         System { believed: Some(Believed::own()), ..System::below("/") }
     }
 
-    /// The same, with a way to ask QEMU. Of machines of other users, those of these processes are believed.
+    /// This kernel, with a way to ask QEMU. Of machines of other users, those of these processes are
+    /// believed.
     pub fn asking(ask: Ask, processes: Vec<u32>) -> System {
         let believed = Some(Believed { processes, ..Believed::own() });
         System { ask: Some(ask), believed, ..System::live() }
@@ -141,12 +143,12 @@ impl System {
         System { root: root.into(), believed: None, ask: None, answers: Answers::default() }
     }
 
-    /// Whether it is this kernel.
+    /// True for this kernel.
     pub fn is_live(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    /// Where a file of it lies. Paths begin with `proc/` or `sys/`, or few others.
+    /// The place of a file. Paths begin with `proc/` or `sys/`, or few others.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
@@ -184,13 +186,13 @@ impl System {
         Ok(self.names(directory)?.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// What a symbolic link leads to, if it exists.
+    /// The target of a symbolic link, if it exists.
     pub fn target(&self, path: &str) -> Result<Option<String>, Unseen> {
         let target = or_absent(fs::read_link(self.path(path)).map_err(System::unseen(path)))?;
         Ok(target.and_then(|target| target.into_os_string().into_string().ok()))
     }
 
-    /// The last part of what a symbolic link leads to, if it exists.
+    /// The last part of a symbolic link's target, if it exists.
     pub fn link(&self, path: &str) -> Result<Option<String>, Unseen> {
         let target = self.target(path)?;
         Ok(target.and_then(|target| Some(Path::new(&target).file_name()?.to_str()?.to_owned())))

@@ -1,4 +1,4 @@
-//! What carries machines and their packets out: the processor and the kernel, or QEMU.
+//! The accelerator of machines and of their packets: the processor and the kernel, or QEMU.
 
 use crate::check::Check;
 use crate::finding::{Class, Costs, Verdict};

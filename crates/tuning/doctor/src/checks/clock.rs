@@ -1,14 +1,13 @@
-//! Where time comes from.
+//! The source of time.
 
 use crate::check::Check;
 use crate::finding::{Class, Costs, Verdict};
+use crate::guest::FAST_CLOCKS;
 use crate::look::{Hypervisor, Look};
 use crate::system::Unseen;
 
 /// The directory of the clock source.
 const AT: &str = "sys/devices/system/clocksource/clocksource0";
-/// Sources that a processor reads by itself.
-pub const FAST: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"];
 /// The source of Xen's machines. Programs read it by themselves where Xen vouches for the counter, which no
 /// file tells. It is memory of the kernel's and the counter, so nothing leaves the machine for it.
 const XEN: &str = "xen";
@@ -44,7 +43,7 @@ fn source(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
         look.measure("reading the clock", clock.read, "ns");
         look.measure("reading it by a system call", clock.call, "ns");
     }
-    let is_fast = FAST.contains(&&*current);
+    let is_fast = FAST_CLOCKS.contains(&&*current);
     match entered {
         Some(false) if is_fast => {
             return Ok(Verdict::fine(format!("{current} is read by the processor itself")))
@@ -108,8 +107,11 @@ fn slow(look: &mut Look<'_>, current: &str, available: &str, proven: bool) -> Re
 /// clock.
 fn better(look: &Look<'_>, available: &str) -> Result<Option<&'static str>, Unseen> {
     let steady = look.flags()?.is_none_or(|flags| flags.iter().any(|flag| flag == "nonstop_tsc"));
-    let order =
-        if steady { FAST } else { ["kvm-clock", "hyperv_clocksource_tsc_page", "tsc", "arch_sys_counter"] };
+    let order = if steady {
+        FAST_CLOCKS
+    } else {
+        ["kvm-clock", "hyperv_clocksource_tsc_page", "tsc", "arch_sys_counter"]
+    };
     let offered = |name: &&str| available.split_whitespace().any(|offered| offered == *name);
     Ok(order.into_iter().find(offered))
 }

@@ -1,10 +1,10 @@
-//! Which cores the threads of machines may use.
+//! The cores that threads of machines may use.
 
 use crate::check::Check;
 use crate::cpus::{self, Cpus};
 use crate::finding::{Change, Class, Costs, Verdict};
 use crate::look::Look;
-use crate::machines::{machines, without_names, Machine, Placed};
+use crate::machines::{machines, without_names, Machine, MachineThread};
 use crate::matching::{assign, Matching};
 use crate::setting::Setting;
 use crate::system::{System, Unseen};
@@ -35,7 +35,7 @@ fn shared(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     if all.is_empty() {
         return Ok(Verdict::fine(NO_MACHINE));
     }
-    let vcpus: Vec<(&Machine, &Placed)> =
+    let vcpus: Vec<(&Machine, &MachineThread)> =
         all.iter().flat_map(|machine| machine.vcpus.iter().map(move |vcpu| (machine, vcpu))).collect();
     let online = look.online()?;
     let allowed: Vec<Cpus> = vcpus.iter().map(|(_, vcpu)| &vcpu.allowed & &online).collect();
@@ -63,7 +63,7 @@ fn shared(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
 fn free_cores(
     system: &System,
     all: &[Machine],
-    vcpus: &[(&Machine, &Placed)],
+    vcpus: &[(&Machine, &MachineThread)],
     matching: &Matching,
 ) -> Vec<Change> {
     let mut taken: BTreeSet<usize> = matching.owners.keys().copied().collect();

@@ -1,9 +1,9 @@
-//! How long virtual processors wait for a core.
+//! The time for which virtual processors wait for a core.
 
 use crate::check::Check;
 use crate::finding::{Class, Costs, Verdict};
 use crate::look::Look;
-use crate::machines::{machines, without_names, Placed};
+use crate::machines::{machines, without_names, MachineThread};
 use crate::system::{System, Unseen};
 
 /// More than this of the time in which a processor wants a core it waits for it, in percent.
@@ -64,7 +64,7 @@ fn delay(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
 }
 
 /// The share of the time in which a thread wanted a core that it waited for one, in percent.
-fn waited(system: &System, vcpu: &Placed) -> Result<Option<f64>, Unseen> {
+fn waited(system: &System, vcpu: &MachineThread) -> Result<Option<f64>, Unseen> {
     let text = system.text(&vcpu.thread.file("schedstat"))?.unwrap_or_default();
     let mut counts = text.split_whitespace().map_while(|word| word.parse::<f64>().ok());
     let (Some(ran), Some(waited)) = (counts.next(), counts.next()) else {

@@ -1,4 +1,4 @@
-//! What others change after `--fix`.
+//! Changes that others make after `--fix`.
 
 use super::rivals::{rivals, Rival};
 use crate::check::Check;
@@ -63,8 +63,8 @@ fn drift(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     }))
 }
 
-/// Who is known to change a setting, of programs that run. systemd writes what it knows of a control group
-/// whenever its units are loaded anew.
+/// The program that is known to change a setting, of those that run. systemd writes what it knows of a
+/// control group whenever its units are loaded anew.
 fn suspects(setting: &Setting, running: &[Rival]) -> Vec<&'static str> {
     let path = setting.to_string();
     let known: &[&str] = match setting {

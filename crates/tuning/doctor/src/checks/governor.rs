@@ -7,7 +7,7 @@ use crate::system::Unseen;
 
 const AT: &str = "sys/devices/system/cpu";
 
-/// What governs the clock rate.
+/// The governor of the clock rate.
 pub const GOVERNOR: Check = Check {
     id: "governor",
     title: "Processors run at full speed when there is work",
@@ -60,7 +60,7 @@ fn governor(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     }))
 }
 
-/// Whether a governor goes up late or never.
+/// True if a governor goes up late or never.
 fn is_slow(governor: &str, driver: &str) -> bool {
     match governor {
         "powersave" => !matches!(driver, "intel_pstate" | "amd-pstate-epp"),

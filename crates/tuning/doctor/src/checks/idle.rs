@@ -1,4 +1,4 @@
-//! What a processor does when there is nothing to do.
+//! Idling of processors.
 
 use super::steal::{stolen, SHARED};
 use crate::check::Check;
@@ -79,7 +79,7 @@ fn guest(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     }
 }
 
-/// What it takes to wake a processor, as processors idle now.
+/// The time of a wake-up, as processors idle now.
 fn measure(look: &mut Look<'_>) {
     let Some(wake) = look.instruments.wake() else { return };
     if let Some(time) = wake.there_and_back {
@@ -88,7 +88,7 @@ fn measure(look: &mut Look<'_>) {
     look.measure("how late a sleep of a millisecond ends", wake.late, "µs");
 }
 
-/// What the driver haltpoll is worth: its governor decides for how long it polls, up to a limit.
+/// The worth of the driver haltpoll: its governor decides for how long it polls, up to a limit.
 fn polling(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     let governor = look.text(&format!("{CPUIDLE}/current_governor"))?.unwrap_or_default();
     if governor != HALTPOLL {

@@ -64,7 +64,7 @@ fn elsewhere(system: &System, at: &str, others: &str) -> Option<Change> {
     Some(Change { setting, from, to: others.into() })
 }
 
-/// Whether an interrupt ever came to a processor. The first line names the columns.
+/// True if an interrupt ever came to a processor. The first line names the columns.
 fn came(table: &str, number: u32, cpu: usize) -> bool {
     let mut lines = table.lines();
     let column = lines.next().and_then(|heading| {

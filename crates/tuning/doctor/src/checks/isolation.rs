@@ -1,4 +1,4 @@
-//! Cores that are kept from other work.
+//! Cores that are isolated from other work.
 
 use super::cores::bound;
 use crate::check::Check;

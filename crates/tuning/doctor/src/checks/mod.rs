@@ -30,7 +30,6 @@ mod topology;
 mod virtio;
 
 use crate::check::Check;
-pub use clock::FAST as CLOCKS;
 
 /// All checks.
 pub const CHECKS: &[Check] = &[

@@ -197,7 +197,7 @@ fn pool(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     })
 }
 
-/// What lets pools have huge pages.
+/// The settings by which pools have huge pages.
 fn large(look: &Look<'_>, huge: &str, forced: &str) -> Result<Vec<Change>, Unseen> {
     let mut changes = Vec::new();
     if forced == "deny" {

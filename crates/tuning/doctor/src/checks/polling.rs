@@ -2,7 +2,7 @@
 
 use crate::check::Check;
 use crate::finding::{Class, Costs, Verdict};
-use crate::idle::polls;
+use crate::guest::polls;
 use crate::look::{Hypervisor, Look};
 use crate::system::Unseen;
 

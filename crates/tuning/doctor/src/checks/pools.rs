@@ -1,4 +1,4 @@
-//! How a machine has its pools.
+//! The driver by which a machine has its pools.
 
 use crate::check::Check;
 use crate::finding::{Class, Costs, Verdict};

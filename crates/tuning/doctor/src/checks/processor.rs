@@ -1,8 +1,8 @@
-//! What the processor that programs see lacks.
+//! Features that the processor which programs see lacks.
 
-use super::clock::FAST;
 use crate::check::Check;
 use crate::finding::{Class, Costs, Verdict};
+use crate::guest::FAST_CLOCKS;
 use crate::look::Look;
 use crate::system::Unseen;
 
@@ -34,7 +34,7 @@ fn invariant_tsc(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
         return Ok(Verdict::fine("the processor has nonstop_tsc"));
     }
     let offered = look.need("sys/devices/system/clocksource/clocksource0/available_clocksource")?;
-    match offered.split_whitespace().find(|name| FAST.contains(name)) {
+    match offered.split_whitespace().find(|name| FAST_CLOCKS.contains(name)) {
         Some(name) => {
             Ok(Verdict::fine(format!("it lacks nonstop_tsc, but the kernel has {name} all the same")))
         }
@@ -141,7 +141,7 @@ fn pcid(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     })
 }
 
-/// Whether the processor has a feature; `None`: it is not of this kind.
+/// True if the processor has a feature; `None`: it is not of this kind.
 fn has(look: &mut Look<'_>, name: &str) -> Result<Option<bool>, Unseen> {
     let has = look.flags()?.map(|flags| flags.iter().any(|flag| flag == name));
     if let Some(has) = has {

@@ -22,12 +22,12 @@ const RIVALS: [(&str, &str); 6] = [
 pub struct Rival {
     /// The name of its process.
     pub name: &'static str,
-    /// What it is known to change.
+    /// The settings that it is known to change.
     pub changes: &'static str,
     pid: u32,
 }
 
-/// Those that run, by the names of processes (15 characters of them).
+/// The rivals that run, by the names of processes (15 characters of them).
 pub fn rivals(system: &System) -> Result<Vec<Rival>, Unseen> {
     let mut found: Vec<Rival> = Vec::new();
     for pid in system.numbers("proc")? {

@@ -3,7 +3,7 @@
 use crate::check::Check;
 use crate::finding::{Change, Class, Costs, Verdict};
 use crate::look::Look;
-use crate::machines::{machines, Placed};
+use crate::machines::{machines, MachineThread};
 use crate::setting::Setting;
 use crate::system::Unseen;
 
@@ -48,7 +48,7 @@ fn slack(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     }))
 }
 
-fn late(look: &mut Look<'_>, it: &Placed) -> Result<Option<Change>, Unseen> {
+fn late(look: &mut Look<'_>, it: &MachineThread) -> Result<Option<Change>, Unseen> {
     // Only the process has the file, by the number of each of its threads.
     let path = format!("proc/{}/timerslack_ns", it.thread.number);
     let Some(now) = look.text(&path)? else {

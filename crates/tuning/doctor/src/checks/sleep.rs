@@ -1,4 +1,4 @@
-//! How deeply the host's cores sleep.
+//! The depth to which the host's cores sleep.
 
 use super::cores::bound;
 use crate::check::Check;
@@ -73,7 +73,7 @@ fn depth(look: &mut Look<'_>) -> Result<Verdict, Unseen> {
     }))
 }
 
-/// What PM QoS allows now, in microseconds: a number of 32 bits.
+/// The latency that PM QoS allows now, in microseconds: a number of 32 bits.
 fn allowed(look: &Look<'_>) -> Result<u64, Unseen> {
     let path = "dev/cpu_dma_latency";
     let bytes =

@@ -1,8 +1,8 @@
-//! What the hypervisor takes.
+//! Steal: the time that the hypervisor takes.
 
 use crate::check::Check;
 use crate::finding::{Class, Costs, Verdict};
-use crate::idle::counts_steal;
+use crate::guest::counts_steal;
 use crate::look::{Hypervisor, Look};
 use crate::system::Unseen;
 

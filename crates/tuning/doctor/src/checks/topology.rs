@@ -5,13 +5,13 @@ use crate::check::Check;
 use crate::cpus::{self, Cpus};
 use crate::finding::{Change, Class, Costs, Verdict};
 use crate::look::Look;
-use crate::machines::{machines, without_names, Machine, Placed};
+use crate::machines::{machines, without_names, Machine, MachineThread};
 use crate::setting::Setting;
 use crate::system::{System, Unseen};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What the machine takes for threads of one core.
+/// The threads that the machine takes for those of one core.
 pub const TOPOLOGY: Check = Check {
     id: "guest-siblings",
     title: "Virtual processors that are siblings in the machine are so on the host",
@@ -34,7 +34,7 @@ pub const TOPOLOGY: Check = Check {
 
 /// A bound virtual processor.
 struct Bound<'a> {
-    vcpu: &'a Placed,
+    vcpu: &'a MachineThread,
     /// The processor of the host to which it is bound.
     cpu: usize,
     /// The core that the machine is shown for it.
@@ -111,12 +111,13 @@ fn cores(look: &Look<'_>) -> Result<BTreeMap<usize, Cpus>, Unseen> {
     look.online()?.into_iter().map(core).collect()
 }
 
-fn bound(machine: &Machine) -> impl Iterator<Item = (&Placed, usize)> + '_ {
-    let one = |vcpu: &Placed| (vcpu.allowed.len() == 1).then(|| vcpu.allowed.first().copied()).flatten();
+fn bound(machine: &Machine) -> impl Iterator<Item = (&MachineThread, usize)> + '_ {
+    let one =
+        |vcpu: &MachineThread| (vcpu.allowed.len() == 1).then(|| vcpu.allowed.first().copied()).flatten();
     machine.vcpus.iter().filter_map(move |vcpu| Some((vcpu, one(vcpu)?)))
 }
 
-/// What a machine is shown of its bound processors.
+/// The topology that a machine is shown of its bound processors.
 fn shown<'a>(system: &System, machine: &'a Machine) -> Result<Vec<Bound<'a>>, Unseen> {
     let told = system.vcpus(machine.pid)?;
     // Without that feature AMD's processors can't say that they have siblings.
@@ -130,7 +131,7 @@ fn shown<'a>(system: &System, machine: &'a Machine) -> Result<Vec<Bound<'a>>, Un
         }
         None => false,
     };
-    let find = |(vcpu, cpu): (&'a Placed, usize)| {
+    let find = |(vcpu, cpu): (&'a MachineThread, usize)| {
         let it = told.iter().find(|it| it.thread == vcpu.thread.number)?;
         let shown = if blind { it.index.to_string() } else { it.core.clone() };
         Some(Bound { vcpu, cpu, shown })

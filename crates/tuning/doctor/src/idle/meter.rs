@@ -1,13 +1,14 @@
-//! What others took of each core since the last look.
+//! The meter: the part of each core that others took since the last look.
 
-use super::place::{steal, Source};
+use super::place::Source;
 use super::spinner::Spent;
 use crate::cpus::Cpus;
+use crate::guest::steal;
 use crate::system::System;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Looks at the counts.
+/// The counts at the last look.
 pub struct Meter<'a> {
     system: &'a System,
     source: Source,
@@ -16,7 +17,7 @@ pub struct Meter<'a> {
     at: Instant,
     /// Ticks of each processor.
     stolen: BTreeMap<usize, u64>,
-    /// How the idle processes had spent their time.
+    /// The times of the idle processes.
     spent: BTreeMap<usize, Spent>,
 }
 
@@ -32,7 +33,8 @@ impl<'a> Meter<'a> {
         Meter { system, source, ticks, at: Instant::now(), stolen, spent: BTreeMap::new() }
     }
 
-    /// What was taken of these since the last look. `spent` are the counts of the idle processes that run.
+    /// The parts of these that were taken since the last look. `spent` are the counts of the idle processes
+    /// that run.
     pub fn look(&mut self, cpus: &Cpus, spent: BTreeMap<usize, Spent>) -> Taken {
         let seconds = self.at.elapsed().as_secs_f64();
         self.at = Instant::now();

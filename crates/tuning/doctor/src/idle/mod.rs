@@ -3,11 +3,11 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `place` | whether it may run here, and what shows that a core is shared |
-//! | `policy` | when a processor is kept busy: a pure function |
+//! | `place` | the kernels in which it may run, and the source that shows that a core is shared |
+//! | `policy` | the decision to keep a processor busy: a pure function |
 //! | `spinner` | the process that does so |
-//! | `meter` | what others took of a core |
-//! | `prove` | what it gains: wake-ups before, with haltpoll, and with the daemon |
+//! | `meter` | the part of a core that others took |
+//! | `prove` | its gain: wake-ups before, with haltpoll, and with the daemon |
 
 mod meter;
 mod place;
@@ -15,14 +15,14 @@ mod policy;
 mod prove;
 mod spinner;
 
-pub use place::{counts_steal, polls, Source};
+pub use place::Source;
 pub use prove::{prove, Contender, Missing, Proof, Spread};
 
 use crate::cpus::{self, Cpus};
 use crate::instruments::Instruments;
 use crate::system::System;
 use meter::{Meter, Taken};
-use policy::{Settings, State, Why};
+use policy::{Reason, Settings, State};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use schemars::JsonSchema;
 use sd_notify::NotifyState;
@@ -33,15 +33,16 @@ use std::time::{Duration, Instant};
 use vshmem_base::error::{error, Explain, Result};
 use vshmem_base::signal_descriptor::{Signals, TERMINATION};
 
-/// The time between two decisions.
+/// The time between two decisions. Steal is counted in hundredths of a second, so a shorter one would see
+/// little of it.
 const STEP: Duration = Duration::from_secs(1);
 
-/// How it stands.
+/// The daemon's status.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Status {
     /// Seconds since the daemon was started.
     pub seconds: f64,
-    /// What tells that others want a core.
+    /// The source of the knowledge that others want a core.
     pub source: Source,
     /// The virtual processors that it may use.
     pub processors: Vec<Processor>,
@@ -56,12 +57,12 @@ pub struct Processor {
     pub spins: bool,
     /// The part of its core that others took in the last second, in percent; null: it can't be told.
     pub taken: Option<f64>,
-    /// Why it is kept from idling, or is not.
+    /// The reason why it is kept from idling, or is not.
     pub why: String,
 }
 
-/// Keeps processors from idling until a signal asks it to end. `say` is told how it stands at the beginning,
-/// and when that changes. This process must have one thread.
+/// Keeps processors from idling until a signal asks it to end. `say` is told the status at the beginning,
+/// and when it changes. This process must have one thread.
 ///
 /// # Errors
 /// It would gain nothing here, or take from others what it must not (the message says which), or nobody could
@@ -88,7 +89,7 @@ pub fn run(
     Ok(())
 }
 
-/// Tells systemd, if it has started this. Whoever does not listen need not.
+/// Tells systemd, if it has started this. A failure does no harm.
 fn tell_service(states: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(false, states);
 }
@@ -109,17 +110,17 @@ fn asked_to_end(signals: &Signals) -> Result<bool> {
     Ok(false)
 }
 
-/// The processors, and what is remembered of each.
+/// The processors, with the state of each.
 struct Daemon<'a> {
     source: Source,
     settings: Settings,
     meter: Meter<'a>,
     begun: Instant,
-    kept: BTreeMap<usize, Kept>,
+    candidates: BTreeMap<usize, Candidate>,
 }
 
 /// A processor that may be kept from idling.
-struct Kept {
+struct Candidate {
     state: State,
     spinner: Option<Spinner>,
     taken: Option<f64>,
@@ -130,10 +131,10 @@ impl<'a> Daemon<'a> {
     fn new(system: &'a System, source: Source) -> Daemon<'a> {
         let settings = Settings::default();
         let meter = Meter::new(system, source);
-        Daemon { source, settings, meter, begun: Instant::now(), kept: BTreeMap::new() }
+        Daemon { source, settings, meter, begun: Instant::now(), candidates: BTreeMap::new() }
     }
 
-    /// Decides anew; whether anything is done otherwise than before.
+    /// Decides anew; true if anything is done otherwise than before.
     fn step(&mut self) -> Result<bool> {
         let taken = self.look();
         let mut changed = self.decide(&taken);
@@ -142,27 +143,28 @@ impl<'a> Daemon<'a> {
         Ok(changed)
     }
 
-    /// What others took since the last look.
+    /// The parts of cores that others took since the last look.
     fn look(&mut self) -> Taken {
-        let cpus: Cpus = self.kept.keys().copied().collect();
-        let spent = self.kept.iter().filter_map(|(cpu, it)| Some((*cpu, it.spinner.as_ref()?.spent()?)));
+        let cpus: Cpus = self.candidates.keys().copied().collect();
+        let spent =
+            self.candidates.iter().filter_map(|(cpu, it)| Some((*cpu, it.spinner.as_ref()?.spent()?)));
         self.meter.look(&cpus, spent.collect())
     }
 
     fn decide(&mut self, taken: &Taken) -> bool {
         let mut changed = false;
-        for (cpu, kept) in &mut self.kept {
-            kept.taken = taken.get(cpu).copied();
-            let ended = kept.spinner.as_mut().and_then(Spinner::ended);
+        for (cpu, candidate) in &mut self.candidates {
+            candidate.taken = taken.get(cpu).copied();
+            let ended = candidate.spinner.as_mut().and_then(Spinner::ended);
             // A process that has ended is one that can't tell.
-            let seen = if ended.is_some() { None } else { kept.taken };
-            let (state, why) = kept.state.step(seen, &self.settings);
-            kept.state = state;
+            let seen = if ended.is_some() { None } else { candidate.taken };
+            let (state, why) = candidate.state.step(seen, &self.settings);
+            candidate.state = state;
             if ended.is_some() {
-                kept.spinner = None;
+                candidate.spinner = None;
             }
             if let Some(why) = why {
-                kept.why = reason(why, &state, self.source, ended);
+                candidate.why = reason(why, &state, self.source, ended);
                 changed = true;
             }
         }
@@ -172,36 +174,37 @@ impl<'a> Daemon<'a> {
     /// Follows processors that come and go, also by this process's control group.
     fn follow_processors(&mut self) -> Result<bool> {
         let now = admitted()?;
-        let before = self.kept.len();
-        self.kept.retain(|cpu, _| now.contains(cpu));
-        let mut changed = self.kept.len() != before;
+        let before = self.candidates.len();
+        self.candidates.retain(|cpu, _| now.contains(cpu));
+        let mut changed = self.candidates.len() != before;
         for cpu in now {
-            self.kept.entry(cpu).or_insert_with(|| {
+            self.candidates.entry(cpu).or_insert_with(|| {
                 changed = true;
                 let (state, why) = (State::new(&self.settings), "nobody is known to want its core".into());
-                Kept { state, spinner: None, taken: None, why }
+                Candidate { state, spinner: None, taken: None, why }
             });
         }
         Ok(changed)
     }
 
-    /// Has processes spin as was decided; whether one could not be started, so that its processor rests.
+    /// Lets processes spin as was decided; true if one could not be started, so that its processor rests.
     fn obey(&mut self) -> bool {
         let (mut refused, mut started) = (false, false);
-        for (cpu, kept) in &mut self.kept {
-            let spins = kept.state.spins();
-            if spins && kept.spinner.is_none() {
+        for (cpu, candidate) in &mut self.candidates {
+            let spins = candidate.state.spins();
+            if spins && candidate.spinner.is_none() {
                 match Spinner::start(*cpu) {
-                    Ok(spinner) => (kept.spinner, started) = (Some(spinner), true),
+                    Ok(spinner) => (candidate.spinner, started) = (Some(spinner), true),
                     Err(why) => {
-                        kept.state = kept.state.step(None, &self.settings).0;
-                        kept.why = reason(Why::Unseen, &kept.state, self.source, Some(&why.to_string()));
+                        candidate.state = candidate.state.step(None, &self.settings).0;
+                        candidate.why =
+                            reason(Reason::Unseen, &candidate.state, self.source, Some(&why.to_string()));
                         refused = true;
                     }
                 }
             }
             // One that has ended is noticed in the next step.
-            let _ = kept.spinner.as_mut().map(|spinner| spinner.set(spins));
+            let _ = candidate.spinner.as_mut().map(|spinner| spinner.set(spins));
         }
         if started {
             // What comes before their first step is no part of it.
@@ -211,20 +214,21 @@ impl<'a> Daemon<'a> {
     }
 
     fn status(&self) -> Status {
-        let processors = self.kept.iter().map(|(cpu, kept)| Processor {
+        let processors = self.candidates.iter().map(|(cpu, candidate)| Processor {
             processor: *cpu,
-            spins: kept.state.spins(),
-            taken: kept.taken,
-            why: kept.why.clone(),
+            spins: candidate.state.spins(),
+            taken: candidate.taken,
+            why: candidate.why.clone(),
         });
         let seconds = (self.begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
         Status { seconds, source: self.source, processors: processors.collect() }
     }
 
-    /// How it stands, in a line.
+    /// The status in a line.
     fn summary(&self) -> String {
-        let (spin, all) = (self.kept.values().filter(|it| it.state.spins()).count(), self.kept.len());
-        let rests = self.kept.iter().filter(|(_, it)| !it.state.spins());
+        let (spin, all) =
+            (self.candidates.values().filter(|it| it.state.spins()).count(), self.candidates.len());
+        let rests = self.candidates.iter().filter(|(_, it)| !it.state.spins());
         let why: Vec<String> = rests.map(|(cpu, it)| format!("; processor {cpu}: {}", it.why)).collect();
         format!("{spin} of {all} processors are kept from idling{}", why.concat())
     }
@@ -235,18 +239,20 @@ fn admitted() -> Result<Cpus> {
     cpus::admitted().explain(|| "could not ask for this process's processors".into())
 }
 
-fn reason(why: Why, state: &State, source: Source, ended: Option<&str>) -> String {
+fn reason(why: Reason, state: &State, source: Source, ended: Option<&str>) -> String {
     let rest = match state {
         State::Rests { left, .. } => format!("; another try in {left} s"),
         State::Spins { .. } => String::new(),
     };
     match (why, source, ended) {
-        (Why::Taken(part), Source::Steal, _) => format!("the hypervisor took {part:.0} % of a second{rest}"),
-        (Why::Taken(part), Source::HoldUps, _) => {
+        (Reason::Taken(part), Source::Steal, _) => {
+            format!("the hypervisor took {part:.0} % of a second{rest}")
+        }
+        (Reason::Taken(part), Source::HoldUps, _) => {
             format!("something outside took {part:.0} % of a second{rest}")
         }
-        (Why::Unseen, _, Some(ended)) => format!("{ended}{rest}"),
-        (Why::Unseen, ..) => format!("it can't be told whether others want its core{rest}"),
-        (Why::Trial, ..) => "its rest is over: another try".into(),
+        (Reason::Unseen, _, Some(ended)) => format!("{ended}{rest}"),
+        (Reason::Unseen, ..) => format!("it can't be told whether others want its core{rest}"),
+        (Reason::Trial, ..) => "its rest is over: another try".into(),
     }
 }

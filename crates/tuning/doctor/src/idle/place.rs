@@ -1,7 +1,6 @@
-//! Whether processors can be kept from idling here: in which kernels that helps, and where it would cost
-//! others.
+//! The place of the idle daemon: kernels in which it helps, and those where it would cost others.
 
-use crate::checks::CLOCKS;
+use crate::guest::{counts_steal, polls, FAST_CLOCKS};
 use crate::instruments::Instruments;
 use crate::look::{Hypervisor, Look};
 use crate::saved::Saved;
@@ -11,10 +10,7 @@ use serde::Serialize;
 use std::fmt;
 use vshmem_base::error::{error, Error, Result};
 
-/// What can be seen.
-type Seen<T> = std::result::Result<T, Unseen>;
-
-/// What tells that others want a core.
+/// The source of the knowledge that others want a core.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -35,12 +31,12 @@ impl fmt::Display for Source {
     }
 }
 
-/// How the daemon's processes come to be less than all others, also those of other groups.
+/// The hint by which the daemon's processes become less than all others, also those of other groups.
 const GROUP: &str =
     "Start it in a group of the lowest class: systemd-run --pty --slice=-.slice -p CPUWeight=idle vshmem \
     doctor --daemon idle";
 
-/// What shows here whether a core is shared.
+/// The source that shows here whether a core is shared.
 ///
 /// # Errors
 /// The daemon would gain nothing here, or take from others what it must not, or nobody could tell.
@@ -69,7 +65,7 @@ pub fn place(system: &System, instruments: &dyn Instruments) -> Result<Source> {
     }
     let clock =
         look.need("sys/devices/system/clocksource/clocksource0/current_clocksource").map_err(unseen)?;
-    if !CLOCKS.contains(&&*clock) {
+    if !FAST_CLOCKS.contains(&&*clock) {
         return Err(error!(
             "no steal is counted here, and reading {clock} leaves the machine: it can't be told whether others want \
              the cores"
@@ -78,45 +74,9 @@ pub fn place(system: &System, instruments: &dyn Instruments) -> Result<Source> {
     Ok(Source::HoldUps)
 }
 
-/// How idle processors poll before they halt, if they do.
-pub fn polls(look: &mut Look<'_>) -> Seen<Option<String>> {
-    const AT: &str = "sys/devices/system/cpu/cpuidle";
-    let line = look.system.text("proc/cmdline")?.unwrap_or_default();
-    if line.split_whitespace().any(|word| word == "idle=poll") {
-        return Ok(Some("idle=poll".into()));
-    }
-    let is = |look: &mut Look<'_>, file: &str| -> Seen<bool> {
-        Ok(look.text(&format!("{AT}/{file}"))?.as_deref() == Some("haltpoll"))
-    };
-    let polls = is(look, "current_driver")? && is(look, "current_governor")?;
-    let limit = look.text("sys/module/haltpoll/parameters/guest_halt_poll_ns")?;
-    Ok((polls && limit.as_deref() != Some("0")).then(|| "haltpoll".into()))
-}
-
-/// Whether the kernel counts what the hypervisor takes.
-pub fn counts_steal(look: &mut Look<'_>) -> Seen<bool> {
-    let line = look.system.text("proc/cmdline")?.unwrap_or_default();
-    if line.split_whitespace().any(|word| word == "no-steal-acc") {
-        return Ok(false);
-    }
-    if look.instruments.hypervisor().as_deref() == Some("XenVMMXenVMM")
-        || look.instruments.kvm().is_some_and(|kvm| kvm.counts_steal())
-    {
-        return Ok(true);
-    }
-    // Whoever has counted some, counts.
-    let stat = look.system.need("proc/stat")?;
-    Ok(stat.lines().next().and_then(steal).is_some_and(|ticks| ticks > 0))
-}
-
-/// The ticks that the hypervisor took, of a line of /proc/stat.
-pub fn steal(line: &str) -> Option<u64> {
-    line.split_whitespace().nth(8)?.parse().ok()
-}
-
 /// The control group of this process that competes with others by a weight of its own, if there is one. In a
 /// group of the lowest class, all below it is less than what is outside.
-fn competes(system: &System) -> Seen<Option<String>> {
+fn competes(system: &System) -> std::result::Result<Option<String>, Unseen> {
     let groups = system.text("proc/self/cgroup")?.unwrap_or_default();
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -133,8 +93,8 @@ fn competes(system: &System) -> Seen<Option<String>> {
     Ok(None)
 }
 
-/// The same of the unified hierarchy: the outermost group that has a weight decides.
-fn competes_below(system: &System, path: &str) -> Seen<Option<String>> {
+/// The group of the unified hierarchy that competes so: the outermost one that has a weight decides.
+fn competes_below(system: &System, path: &str) -> std::result::Result<Option<String>, Unseen> {
     let mut group = String::new();
     for part in path.split('/').filter(|part| !part.is_empty()) {
         group = format!("{group}/{part}");

@@ -1,10 +1,10 @@
-//! Whether a virtual processor is kept from idling: a pure function from what was seen in a step, and from
-//! what it remembers.
+//! The policy by which a virtual processor is kept from idling: a pure function of its state, and of the part
+//! of its core that others took in a step.
 //!
 //! Whether others want the core shows only while the processor wants it itself. So a rest ends with a trial:
 //! a step in which the processor is kept busy. If others want the core, the next rest is twice as long.
 
-/// When to stop, and for how long.
+/// The limits at which a processor stops, and its rests.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Others take at least this part of the core: stop, in percent.
@@ -26,7 +26,7 @@ impl Default for Settings {
     }
 }
 
-/// What is remembered of a processor.
+/// The state of a processor.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum State {
     /// It is kept busy, and was calm for so many steps.
@@ -45,35 +45,35 @@ pub enum State {
     },
 }
 
-/// Why a processor stops, or begins.
+/// The reason for which a processor stops, or begins.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Why {
+pub enum Reason {
     /// Others took this part of the core, in percent.
     Taken(f64),
-    /// What others took can't be told.
+    /// It can't be told what others took.
     Unseen,
     /// The rest is over.
     Trial,
 }
 
 impl State {
-    /// How it begins: with a trial.
+    /// The first state: a trial.
     pub fn new(settings: &Settings) -> State {
         State::Spins { calm: 0, rest: settings.shortest }
     }
 
-    /// Whether it is kept busy in the next step.
+    /// True if it is kept busy in the next step.
     pub fn spins(&self) -> bool {
         matches!(self, State::Spins { .. })
     }
 
-    /// What to do after a step in which others took a part of the core (in percent; `None`: it can't be
-    /// told), and why, if that is something else than before.
-    pub fn step(self, taken: Option<f64>, settings: &Settings) -> (State, Option<Why>) {
+    /// The state after a step in which others took a part of the core (in percent; `None`: it can't be told),
+    /// and the reason, if it is another state than before.
+    pub fn step(self, taken: Option<f64>, settings: &Settings) -> (State, Option<Reason>) {
         match self {
             State::Spins { calm, rest } => match taken {
-                None => (rests(rest, settings), Some(Why::Unseen)),
-                Some(part) if part >= settings.stop => (rests(rest, settings), Some(Why::Taken(part))),
+                None => (rests(rest, settings), Some(Reason::Unseen)),
+                Some(part) if part >= settings.stop => (rests(rest, settings), Some(Reason::Taken(part))),
                 // Between the two limits nothing changes, and nothing is forgiven.
                 Some(part) if part > settings.calm => (self, None),
                 Some(_) => {
@@ -89,7 +89,7 @@ impl State {
             State::Rests { left, rest } if left > 1 => (State::Rests { left: left - 1, rest }, None),
             State::Rests { rest, .. } => {
                 let rest = rest.saturating_mul(2).min(settings.longest);
-                (State::Spins { calm: 0, rest }, Some(Why::Trial))
+                (State::Spins { calm: 0, rest }, Some(Reason::Trial))
             }
         }
     }
@@ -107,7 +107,7 @@ mod tests {
 
     const SETTINGS: Settings = Settings { stop: 3.0, calm: 1.0, shortest: 2, longest: 16, forgive: 10 };
 
-    /// What it does, step by step, where others take what `taken` says of a step and of whether it spins.
+    /// The states, step by step, where `taken` says of a step and of spinning what others take.
     fn play(steps: usize, mut taken: impl FnMut(usize, bool) -> Option<f64>) -> Vec<bool> {
         let mut state = State::new(&SETTINGS);
         let mut done = Vec::new();
@@ -150,12 +150,12 @@ mod tests {
     fn reasons_are_given_at_each_change() {
         let state = State::new(&SETTINGS);
         let (state, why) = state.step(Some(50.0), &SETTINGS);
-        assert_eq!((state, why), (State::Rests { left: 2, rest: 2 }, Some(Why::Taken(50.0))));
+        assert_eq!((state, why), (State::Rests { left: 2, rest: 2 }, Some(Reason::Taken(50.0))));
         let (state, why) = state.step(Some(0.0), &SETTINGS);
         assert_eq!((state, why), (State::Rests { left: 1, rest: 2 }, None));
         let (state, why) = state.step(Some(0.0), &SETTINGS);
-        assert_eq!((state, why), (State::Spins { calm: 0, rest: 4 }, Some(Why::Trial)));
-        assert_eq!(state.step(None, &SETTINGS).1, Some(Why::Unseen));
+        assert_eq!((state, why), (State::Spins { calm: 0, rest: 4 }, Some(Reason::Trial)));
+        assert_eq!(state.step(None, &SETTINGS).1, Some(Reason::Unseen));
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is seen: a taken or unseen core is left in the next step, rests have their bounds, a
+        /// After any steps: a taken or unseen core is left in the next step, rests have their bounds, a
         /// change has a reason, and between the limits nothing changes.
         #[test]
         fn it_leaves_at_once_and_keeps_its_bounds(seen in proptest::collection::vec(parts(), 1..400)) {
@@ -206,7 +206,7 @@ mod tests {
             }
         }
 
-        /// Whoever shares the core always loses little of it: the trials.
+        /// A neighbour that shares the core always loses little of it: the trials.
         #[test]
         fn a_shared_core_is_tried_rarely(steps in 200usize..2000, part in 3.0f64..100.0) {
             let done = play(steps, |_, spins| Some(if spins { part } else { 0.0 }));

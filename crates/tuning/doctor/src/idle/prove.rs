@@ -1,11 +1,13 @@
-//! What the daemon gains here: wake-ups as processors idle now, with the kernel's own polling (haltpoll), and
+//! The daemon's gain here: wake-ups as processors idle now, with the kernel's own polling (haltpoll), and
 //! with the daemon's processes, by turns.
 
-use super::place::polls;
 use super::spinner::Spinner;
-use super::{admitted, counts_steal, Source};
+use super::{admitted, Source};
+use crate::checks::by_id;
 use crate::cpus::Cpus;
+use crate::examine::examine_one;
 use crate::finding::Change;
+use crate::guest::{counts_steal, polls};
 use crate::instruments::energy::{self, Energy};
 use crate::instruments::wake::{self, median, Wake};
 use crate::instruments::Instruments;
@@ -13,7 +15,6 @@ use crate::look::{Hypervisor, Look};
 use crate::remedy::{fix, undo, Done};
 use crate::saved::Saved;
 use crate::system::{System, Unseen};
-use crate::{by_id, examine_one};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
@@ -23,22 +24,22 @@ use vshmem_base::signal_descriptor::{Signals, TERMINATION};
 
 /// Turns of each contender.
 const TURNS: usize = 6;
-/// Before a turn is measured, what was set comes into force.
+/// Time before a turn is measured, in which its settings come into force.
 const SETTLE: Duration = Duration::from_millis(50);
 /// The check that knows haltpoll.
 const CHECK: &str = "idle-exits";
 const LIMIT: &str = "sys/module/haltpoll/parameters/guest_halt_poll_ns";
 
-/// What was measured.
+/// The measurements of all contenders.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Proof {
-    /// What would tell the daemon here that others want a core.
+    /// The source by which the daemon would know here that others want a core.
     pub source: Source,
     /// Turns of each contender.
     pub turns: usize,
-    /// How processors idle, and what wake-ups took then; the first one is how it is now.
+    /// The ways to idle, and the times of wake-ups; the first one is the way of now.
     pub contenders: Vec<Contender>,
-    /// What could not be measured, and why.
+    /// The measurements that could not be made.
     pub missing: Vec<Missing>,
 }
 
@@ -68,12 +69,12 @@ pub struct Spread {
     pub most: f64,
 }
 
-/// What is missing.
+/// A measurement that could not be made.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Missing {
-    /// What.
+    /// Its name.
     pub what: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -85,7 +86,7 @@ struct Way {
     turns: Vec<Wake>,
     /// Joules, and seconds.
     energy: (f64, f64),
-    /// Why it has no more turns.
+    /// The reason why it has no more turns.
     refused: Option<String>,
 }
 
@@ -95,7 +96,7 @@ impl Way {
     }
 }
 
-/// Measures. What is changed meanwhile is in `file` first, and undone after each turn. This process must have
+/// Measures. Changes are in `file` before they are made, and undone after each turn. This process must have
 /// one thread.
 ///
 /// # Errors
@@ -144,7 +145,7 @@ fn unseen(unseen: Unseen) -> Error {
     error!("it can't be told how processors idle here: {unseen}")
 }
 
-/// Who contends; the first one is how processors idle now.
+/// The contenders; the first one is the way in which processors idle now.
 fn ways(look: &mut Look<'_>) -> Result<(Vec<Way>, Vec<Missing>)> {
     if look.hypervisor().map_err(unseen)? == Some(Hypervisor::Nothing) {
         return Err(error!(
@@ -212,7 +213,7 @@ fn take_turn(
         Ok(Some(wake))
     })();
     let _ = spin(spinners, false);
-    // Whatever came of the turn.
+    // Also if the turn has failed.
     let undone = if way.changes.is_empty() { Vec::new() } else { undo(system, file)? };
     way.turns.extend(measured.explain(|| format!("could not measure \"{}\"", way.name))?);
     match refusal(undone) {

@@ -14,16 +14,16 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A gap between two looks at the clock that is longer is no spinning.
+/// The longest time between two looks at the clock in which a process spins; a longer one is a gap.
 const GAP: Duration = Duration::from_micros(20);
-/// What the process says with its exit code if it could not become one of the lowest class.
+/// The exit code of a process that could not become one of the lowest class.
 const REFUSED: u8 = 1;
-/// Between two looks whether a process is ready.
+/// Time between two looks whether a process is ready. Its start is not urgent.
 const LOOK: Duration = Duration::from_millis(1);
 /// The lowest priority among those of a class.
 const LOWEST: i32 = 19;
 
-/// What a process and its child share.
+/// The words that a process and its child share.
 #[derive(Default)]
 struct Shared {
     /// Nanoseconds in which it did not spin, though it was not stopped.
@@ -59,7 +59,7 @@ impl Drop for Page {
     }
 }
 
-/// A child that spins on a processor, or is stopped. It ends with whoever has it.
+/// A child that spins on a processor, or is stopped. It ends with its parent.
 pub struct Spinner {
     pid: Pid,
     page: Page,
@@ -67,12 +67,12 @@ pub struct Spinner {
     ended: Option<&'static str>,
 }
 
-/// How it has spent its time, in nanoseconds since it was started.
+/// The times of a child since it was started, in nanoseconds.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Spent {
-    /// It did not spin.
+    /// The time in which it did not spin.
     pub gaps: u64,
-    /// It waited for others of this kernel.
+    /// The time in which it waited for others of this kernel.
     pub waited: u64,
 }
 
@@ -110,7 +110,7 @@ impl Spinner {
         }
     }
 
-    /// Has it spin, or stop.
+    /// Lets it spin, or stops it.
     ///
     /// # Errors
     /// It has ended.
@@ -123,7 +123,7 @@ impl Spinner {
         Ok(())
     }
 
-    /// Why it has ended, if it has.
+    /// The reason for its end, if it has ended.
     pub fn ended(&mut self) -> Option<&'static str> {
         if self.ended.is_none() {
             self.ended = match waitpid(Some(self.pid), WaitOptions::NOHANG) {
@@ -138,7 +138,7 @@ impl Spinner {
         self.ended
     }
 
-    /// How it has spent its time; `None` where the kernel does not count run delay.
+    /// The times of the child; `None` where the kernel does not count run delay.
     pub fn spent(&self) -> Option<Spent> {
         let text = fs::read_to_string(format!("/proc/{}/schedstat", self.pid.as_raw_nonzero())).ok()?;
         let waited = text.split_whitespace().nth(1)?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! What it takes to read the clock, without and with a system call.
+//! The time of a look at the clock, without and with a system call.
 
 use std::time::Instant;
 
@@ -11,11 +11,12 @@ pub struct Clock {
     pub call: f64,
 }
 
-/// Looks per batch, and batches: the fastest counts, since all else in the system only delays.
+/// Looks of a batch.
 const LOOKS: u32 = 1000;
+/// Batches. The fastest counts, since all else in the system only delays.
 const BATCHES: usize = 8;
 
-/// Measures it.
+/// Measures both.
 pub fn measure() -> Clock {
     Clock { read: fastest(as_programs_do), call: fastest(by_system_call) }
 }

@@ -4,7 +4,7 @@ use crate::system::{System, Unseen};
 
 const AT: &str = "sys/class/powercap";
 
-/// Counts of packages, in microjoules, and where each begins anew.
+/// Counts of packages, in microjoules, each with the value at which it begins anew.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Energy(Vec<(u64, u64)>);
 

@@ -1,4 +1,4 @@
-//! What it takes to touch new memory, in small pages and in large ones.
+//! The time of the first touch of memory, in small pages and in large ones.
 
 use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
@@ -8,15 +8,16 @@ use std::time::Instant;
 /// Nanoseconds for each 4 KiB of new memory that is touched.
 #[derive(Clone, Copy, Debug)]
 pub struct Touch {
-    /// Where small pages are asked for.
+    /// The time where small pages are asked for.
     pub small: f64,
-    /// Where large ones are.
+    /// The time where large ones are.
     pub large: f64,
 }
 
 const PAGE: usize = 4096;
-/// A range of large pages, and room to align it.
+/// Bytes of a large page.
 const LARGE: usize = 2 << 20;
+/// Bytes that are touched.
 const RANGE: usize = 16 * LARGE;
 const TURNS: usize = 3;
 

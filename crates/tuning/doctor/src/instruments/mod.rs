@@ -1,4 +1,4 @@
-//! What is measured: by this kernel, or as it was recorded.
+//! Instruments: they measure this kernel, or have measurements that were recorded.
 
 use crate::cpus;
 
@@ -15,23 +15,23 @@ pub use processor::Kvm;
 pub use quantum::Quantum;
 pub use wake::Wake;
 
-/// What measures. `None`: it can't be measured here.
+/// The measurements that checks ask for. `None`: it can't be measured here.
 pub trait Instruments {
     /// The signature of the hypervisor, as the processor tells it.
     fn hypervisor(&self) -> Option<String>;
-    /// What KVM promises, if it is the hypervisor.
+    /// The promises of KVM, if it is the hypervisor.
     fn kvm(&self) -> Option<Kvm>;
-    /// What it takes to read the clock.
+    /// The time of a look at the clock.
     fn clock(&self) -> Option<Clock>;
-    /// What it takes to touch new memory.
+    /// The time of the first touch of memory.
     fn touch(&self) -> Option<Touch>;
-    /// How even the processor's work is.
+    /// The evenness of the processor's work.
     fn quantum(&self) -> Option<Quantum>;
-    /// What it takes to wake a processor that idles.
+    /// The times of wake-ups of processors that idle.
     fn wake(&self) -> Option<Wake>;
 }
 
-/// This kernel's.
+/// Instruments that measure this kernel.
 pub struct Live;
 
 impl Instruments for Live {
@@ -60,20 +60,20 @@ impl Instruments for Live {
     }
 }
 
-/// What was recorded beside a tree, if anything.
+/// Measurements that were recorded beside a tree.
 #[derive(Default)]
 pub struct Recorded {
     /// The hypervisor's signature.
     pub hypervisor: Option<String>,
-    /// What KVM promised, if it was the hypervisor.
+    /// The promises of KVM, if it was the hypervisor.
     pub kvm: Option<Kvm>,
-    /// What it took to read the clock.
+    /// The time of a look at the clock.
     pub clock: Option<Clock>,
-    /// What it took to touch new memory.
+    /// The time of the first touch of memory.
     pub touch: Option<Touch>,
-    /// How even the work was.
+    /// The evenness of the work.
     pub quantum: Option<Quantum>,
-    /// What it took to wake a processor.
+    /// The times of wake-ups.
     pub wake: Option<Wake>,
 }
 

@@ -1,6 +1,6 @@
-//! What the processor says of itself.
+//! The hypervisor and its promises, as the processor tells them (CPUID).
 
-/// What KVM promises a machine (Linux, Documentation/virt/kvm/x86/cpuid.rst).
+/// The promises of KVM to a machine (Linux, Documentation/virt/kvm/x86/cpuid.rst).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Kvm {
     /// Bits of features.
@@ -10,23 +10,23 @@ pub struct Kvm {
 }
 
 impl Kvm {
-    /// It counts the time in which a virtual processor has no core.
+    /// True if it counts the time in which a virtual processor has no core.
     pub fn counts_steal(self) -> bool {
         self.features & 1 << 5 != 0
     }
 
-    /// A machine that polls itself can switch the host's polling off.
+    /// True if a machine that polls itself can switch the host's polling off.
     pub fn leaves_polling(self) -> bool {
         self.features & 1 << 12 != 0
     }
 
-    /// No virtual processor is without its core for long (KVM_HINTS_REALTIME).
+    /// True if no virtual processor is without its core for long (KVM_HINTS_REALTIME).
     pub fn dedicates_cores(self) -> bool {
         self.hints & 1 != 0
     }
 }
 
-/// The signature of the hypervisor. Only asked for where the processor says that there is one.
+/// The signature of the hypervisor, if the processor says that there is one.
 pub fn hypervisor() -> Option<String> {
     let [_, ebx, ecx, edx] = leaf(0x4000_0000)?;
     let bytes = [ebx, ecx, edx].map(u32::to_le_bytes).concat();
@@ -34,7 +34,7 @@ pub fn hypervisor() -> Option<String> {
     Some(text.trim_end_matches('\0').into())
 }
 
-/// What KVM promises, if it is the hypervisor.
+/// The promises of KVM, if it is the hypervisor.
 pub fn kvm() -> Option<Kvm> {
     if hypervisor()? != "KVMKVMKVM" {
         return None;

@@ -1,5 +1,5 @@
-//! How even a processor's work is: the same piece of work again and again (fixed work quantum), what each
-//! takes beyond the fastest, and whose fault that is.
+//! The evenness of a processor's work: the same piece of work again and again (fixed work quantum), the time
+//! of each beyond the fastest, and the cause of that.
 
 use std::fs;
 use std::hint::black_box;
@@ -18,6 +18,7 @@ pub struct Quantum {
     pub longest: f64,
 }
 
+/// The time of a measurement: some thousand pieces, and steal in hundredths of a second.
 const FOR: Duration = Duration::from_millis(700);
 /// Steps of a piece: some 100 µs.
 const STEPS: u64 = 100_000;

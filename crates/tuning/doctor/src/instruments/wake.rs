@@ -1,4 +1,4 @@
-//! What it takes to wake a processor that idles.
+//! The times of wake-ups of processors that idle.
 
 use super::quantum::work;
 use crate::cpus::Cpus;
@@ -21,9 +21,13 @@ pub struct Wake {
     pub work: f64,
 }
 
+/// The time in which wake-ups are sent there and back, as often as they take.
 const FOR: Duration = Duration::from_millis(200);
+/// The number of sleeps, whose median counts.
 const SLEEPS: usize = 80;
+/// A sleep: longer than a processor polls before it halts.
 const SLEEP: Duration = Duration::from_millis(1);
+/// The time in which pieces of work are counted: about a thousand.
 const WORK: Duration = Duration::from_millis(100);
 
 /// Measures between the first and the last of these processors.
