@@ -287,7 +287,7 @@ fn about_direct(direct: &Direct) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vshmem_devices::obstacle::Kind;
+    use vshmem_devices::obstacle::ObstacleKind;
 
     fn nvme() -> Device {
         Device {
@@ -310,8 +310,11 @@ mod tests {
 
     #[test]
     fn what_stands_in_the_way_is_told_with_its_remedy() {
-        let obstacle =
-            Obstacle { kind: Kind::DriverBusy, why: "it is mounted".into(), remedy: "unmount".into() };
+        let obstacle = Obstacle {
+            kind: ObstacleKind::DriverBusy,
+            why: "it is mounted".into(),
+            remedy: "unmount".into(),
+        };
         let hindered = Device { state: State::Hindered, obstacles: vec![obstacle], ..nvme() };
         let holder = Holder { cluster: "c".into(), machine: "vm0".into() };
         let held = Device { state: State::Held, holder: Some(holder), node: Some(1), ..nvme() };

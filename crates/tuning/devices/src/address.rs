@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a PCI function is: `0000:01:00.0`, or without its domain `01:00.0`.
+/// The place of a PCI function: `0000:01:00.0`, or without its domain `01:00.0`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Address {
@@ -21,7 +21,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Whether another function is one of the same device: in the same slot.
+    /// True if another function is in the same slot, and so of the same device.
     pub fn is_beside(self, other: Address) -> bool {
         (self.domain, self.bus, self.device) == (other.domain, other.bus, other.device)
     }

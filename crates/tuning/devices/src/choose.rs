@@ -1,4 +1,4 @@
-//! Which functions a machine gets. This only looks.
+//! The choice of functions for a machine. It changes nothing.
 
 use crate::address::Address;
 use crate::function::Function;
@@ -12,21 +12,21 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use vshmem_base::error::{error, Error, Result};
 
-/// What a machine asks for.
+/// A machine's request for functions.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The machine.
     pub holder: Holder,
-    /// What it asks for.
+    /// Its wishes.
     pub wants: Vec<Want>,
 }
 
 /// A function that a machine gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Assigned {
-    /// Where it is.
+    /// Its address.
     pub address: Address,
-    /// What kind of function it is: nvme, network, gpu and so on.
+    /// Its kind: nvme, network, gpu and so on.
     pub kind: String,
     /// Its IOMMU group.
     pub group: u32,
@@ -40,33 +40,33 @@ pub struct Offer<'a> {
     pub tree: &'a dyn Tree,
     /// All functions.
     pub survey: &'a Survey,
-    /// Who holds which.
+    /// The holders of functions.
     pub ledger: &'a Ledger,
-    /// What machines hold that ask here, and don't ask for any more.
+    /// Functions that the asking machines hold, and don't ask for any more.
     pub dropped: &'a BTreeSet<Address>,
-    /// Who asks.
+    /// The user who asks; `None`: rights don't matter.
     pub user: Option<User>,
 }
 
-/// What of that which a machine holds will do for what it asks for.
-pub fn kept(survey: &Survey, ledger: &Ledger, request: &Request) -> BTreeSet<Address> {
-    let mut kept = BTreeSet::new();
+/// The functions that a machine holds already and that fit its request.
+pub fn fitting(survey: &Survey, ledger: &Ledger, request: &Request) -> BTreeSet<Address> {
+    let mut fitting = BTreeSet::new();
     for want in &request.wants {
         let its =
             survey.functions.iter().filter(|it| want.which.is(it) && holds(ledger, request, it.address));
-        let its: Vec<Address> = its.map(|it| it.address).filter(|it| !kept.contains(it)).collect();
-        kept.extend(its.into_iter().take(want.count as usize));
+        let its: Vec<Address> = its.map(|it| it.address).filter(|it| !fitting.contains(it)).collect();
+        fitting.extend(its.into_iter().take(want.count as usize));
     }
-    kept
+    fitting
 }
 
-/// Whether a machine has a function already.
+/// True if the machine that asks holds a function already.
 fn holds(ledger: &Ledger, request: &Request, address: Address) -> bool {
     ledger.find(address).is_some_and(|held| held.given && held.holder == request.holder)
 }
 
 impl Offer<'_> {
-    /// Who holds a function, and goes on doing so.
+    /// The entry of a function that stays with its holder.
     fn holder(&self, address: Address) -> Option<&Held> {
         self.ledger.find(address).filter(|_| !self.dropped.contains(&address))
     }
@@ -78,7 +78,7 @@ impl Offer<'_> {
     /// There are too few; it says why.
     pub fn choose(&self, request: &Request, reserved: &BTreeSet<Address>) -> Result<Vec<Assigned>> {
         let mut chosen: Vec<&Function> = Vec::new();
-        // With what other functions of their groups go to the same machine.
+        // Other functions of their groups go to the same machine with these.
         let exact = request.wants.iter().filter_map(|want| match want.which {
             Which::At(address) => Some(address),
             _ => None,
@@ -93,11 +93,11 @@ impl Offer<'_> {
             let all: Vec<&Function> = all.filter(is_open).collect();
             let is_chosen =
                 |chosen: &[&Function], it: &Function| chosen.iter().any(|had| had.address == it.address);
-            let kept = all
+            let held = all
                 .iter()
                 .filter(|it| holds(self.ledger, request, it.address))
                 .filter(|it| !is_chosen(&chosen, it));
-            let mut its: Vec<&Function> = kept.take(want.count as usize).copied().collect();
+            let mut its: Vec<&Function> = held.take(want.count as usize).copied().collect();
             let mut free: Vec<&Function> = all
                 .iter()
                 .filter(|it| self.holder(it.address).is_none() && !is_chosen(&chosen, it))

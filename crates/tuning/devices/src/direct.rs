@@ -1,5 +1,5 @@
-//! Whether other devices reach a GPU's memory without going through the host's (GPUDirect): what that depends
-//! on outside of the machine.
+//! Transfers between a GPU and other devices that don't go through the host's memory (GPUDirect): the
+//! conditions for them outside of the machine.
 
 use crate::address::Address;
 use crate::function::{Function, DEVICES};
@@ -9,16 +9,16 @@ use crate::tree::Tree;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A GPU with a smaller window shows a part of its memory at a time.
+/// Bytes of a large window. A GPU with a smaller one shows a part of its memory at a time.
 const LARGE: u64 = 1 << 30;
-/// Where the extended capabilities begin in a function's configuration.
+/// Offset of the extended capabilities in a function's configuration.
 const EXTENDED: usize = 0x100;
 /// The capability by which a bridge says where transfers between devices below it go.
 const ACS: u32 = 0x0d;
 /// Its control: requests and completions between devices are sent up to the root.
 const REDIRECTED: u16 = 0b1100;
 
-/// What there is to know of transfers between a GPU and other devices.
+/// The conditions for transfers between a GPU and other devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Direct {
     /// The GPU shows all of a large memory at once: a window of 1 GiB or more.
@@ -30,7 +30,7 @@ pub struct Direct {
 /// A device that may reach a GPU's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Peer {
-    /// Where it is.
+    /// Its address.
     pub address: Address,
     /// The nearest bridge above both; without one they only meet at the processor, which may not pass
     /// transfers on.
@@ -64,7 +64,7 @@ fn peer(tree: &dyn Tree, gpu: &Function, other: &Function) -> (usize, Peer) {
     (common, Peer { address: other.address, below, redirected })
 }
 
-/// Whether a bridge sends transfers between devices up; `None` if its configuration can't be read.
+/// True if a bridge sends transfers between devices up; `None` if its configuration can't be read.
 fn redirects(tree: &dyn Tree, bridge: Address) -> Option<bool> {
     let config = tree.bytes(&format!("{DEVICES}/{bridge}/config")).ok().filter(|it| it.len() > EXTENDED)?;
     let word = |at: usize| Some(u32::from_le_bytes(config.get(at..at + 4)?.try_into().ok()?));

@@ -5,10 +5,10 @@ use crate::kind;
 use crate::tree::Tree;
 use std::fmt;
 
-/// Where the functions of a host are.
+/// The directory of a host's functions.
 pub const DEVICES: &str = "sys/bus/pci/devices";
 
-/// Vendor and device, which say what it is.
+/// The vendor and the device of a function, by which drivers know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Id {
     /// The vendor.
@@ -26,9 +26,9 @@ impl fmt::Display for Id {
 /// A PCI function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
-    /// Where it is.
+    /// Its address.
     pub address: Address,
-    /// What it is.
+    /// Its vendor and device.
     pub id: Id,
     /// Its class: base class, subclass and interface, a byte each.
     pub class: u32,
@@ -40,9 +40,9 @@ pub struct Function {
     pub group: Option<u32>,
     /// The memory node that it is near to, if the firmware says so.
     pub node: Option<u32>,
-    /// How many virtual functions it can have (SR-IOV).
+    /// The number of virtual functions that it can have (SR-IOV).
     pub total_vfs: u32,
-    /// Those that it has.
+    /// The virtual functions that it has.
     pub vfs: Vec<Address>,
     /// The physical function, if it is a virtual one.
     pub physical: Option<Address>,
@@ -100,12 +100,12 @@ impl Function {
         all
     }
 
-    /// What kind of function it is.
+    /// Its kind.
     pub fn kind(&self) -> &'static str {
         kind::of(self.class)
     }
 
-    /// Whether it is a bridge.
+    /// True if it is a bridge.
     pub fn is_bridge(&self) -> bool {
         kind::is_bridge(self.class)
     }

@@ -1,9 +1,9 @@
 //! Claiming functions for machines, binding them to the driver by which a machine has them, and giving them
-//! back. Each is whole or not at all, whatever fails; and after a kill at any step, [`Devices::repair`] puts
-//! back what nobody holds any more.
+//! back. Each is whole or not at all, whatever fails; and after a kill at any step, [`Devices::repair`] gives
+//! back functions whose holder is gone.
 
 use crate::address::Address;
-use crate::choose::{kept, Assigned, Offer, Request};
+use crate::choose::{fitting, Assigned, Offer, Request};
 use crate::driver::{bind_to_vfio, give_back, VFIO};
 use crate::function::Function;
 use crate::ledger::{Held, Holder, Ledger, Store};
@@ -15,7 +15,7 @@ use crate::want::Which;
 use std::collections::{BTreeMap, BTreeSet};
 use vshmem_base::error::{error, Error, Result};
 
-/// The devices of a host, and who holds them. The caller has the ledger's lock.
+/// The devices of a host, and their holders. The caller has the ledger's lock.
 pub struct Devices<'a> {
     tree: &'a dyn Tree,
     store: &'a dyn Store,
@@ -31,12 +31,12 @@ impl<'a> Devices<'a> {
         Ok(Devices { tree, store, ledger: Ledger::read(tree, store)? })
     }
 
-    /// What is held.
+    /// The functions that are held.
     pub fn held(&self) -> &[Held] {
         &self.ledger.held
     }
 
-    /// Gives back what holders have that don't live any more.
+    /// Gives back the functions of holders that don't live any more.
     ///
     /// # Errors
     /// Something can't be given back, and stays written down for the next time.
@@ -45,7 +45,7 @@ impl<'a> Devices<'a> {
     }
 
     /// Claims functions for machines: all of them, or none. No driver is changed; virtual functions are made.
-    /// What a machine holds and does not ask for stays its own.
+    /// A function that a machine holds and does not ask for stays its own.
     ///
     /// # Errors
     /// A machine can't get what it asks for.
@@ -57,11 +57,11 @@ impl<'a> Devices<'a> {
         })
     }
 
-    /// Has only that held which was before a claim, after which nothing was bound. Virtual functions go that
+    /// Restores the holders before a claim, after which nothing was bound, and removes virtual functions that
     /// nobody holds.
     ///
     /// # Errors
-    /// That can't be written down, or they can't be removed.
+    /// The ledger can't be written, or virtual functions can't be removed.
     pub fn go_back(&mut self, before: Vec<Held>) -> Result<()> {
         self.ledger.held = before;
         self.ledger.write(self.store)?;
@@ -92,20 +92,20 @@ impl<'a> Devices<'a> {
         Ok(all)
     }
 
-    /// What machines hold that ask for something, and don't ask for any more: another one of them may get it.
+    /// Functions that the asking machines hold and don't ask for any more: another one of them may get these.
     fn dropped(&self, survey: &Survey, requests: &[Request]) -> BTreeSet<Address> {
         let mut dropped = BTreeSet::new();
         for request in requests {
-            let kept = kept(survey, &self.ledger, request);
-            let groups: Vec<u32> = kept.iter().filter_map(|it| survey.find(*it)?.group).collect();
+            let fitting = fitting(survey, &self.ledger, request);
+            let groups: Vec<u32> = fitting.iter().filter_map(|it| survey.find(*it)?.group).collect();
             let its = self.ledger.held.iter().filter(|held| held.holder == request.holder);
-            let gone = its.filter(|held| !kept.contains(&held.address) && !groups.contains(&held.group));
+            let gone = its.filter(|held| !fitting.contains(&held.address) && !groups.contains(&held.group));
             dropped.extend(gone.map(|held| held.address));
         }
         dropped
     }
 
-    /// Writes down that a machine holds a function, and what goes along with it.
+    /// Writes down that a machine holds a function, and those that go along with it.
     fn write_down(
         &mut self,
         survey: &Survey,
@@ -162,19 +162,19 @@ impl<'a> Devices<'a> {
                 );
             }
             let made = virtuals::planned(self.tree, &physical, count)?;
-            self.ledger.made.retain(|it| it.physical != address);
-            self.ledger.made.push(made.clone());
+            self.ledger.virtuals.retain(|it| it.physical != address);
+            self.ledger.virtuals.push(made.clone());
             self.ledger.write(self.store)?;
             virtuals::make(self.tree, &made)?;
             virtuals::restore_autoprobe(self.tree, &made)?;
-            for it in self.ledger.made.iter_mut().filter(|it| it.physical == address) {
+            for it in self.ledger.virtuals.iter_mut().filter(|it| it.physical == address) {
                 it.autoprobe = None;
             }
         }
         Ok(())
     }
 
-    /// Binds what is held so to [`VFIO`], whole or not at all.
+    /// Binds the functions of these holders to [`VFIO`], all or none.
     ///
     /// # Errors
     /// One can't be bound. All have the drivers again that they had.
@@ -193,7 +193,8 @@ impl<'a> Devices<'a> {
         Ok(())
     }
 
-    /// Gives back what is held so, and removes virtual functions that were made and that nobody holds.
+    /// Gives back the functions of these holders, and removes virtual functions that were made and that
+    /// nobody holds.
     ///
     /// # Errors
     /// Something can't be given back, and stays written down. The rest is.
@@ -209,14 +210,14 @@ impl<'a> Devices<'a> {
                 Err(why) => trouble = trouble.or(Some(why)),
             }
         }
-        for made in self.ledger.made.clone() {
+        for made in self.ledger.virtuals.clone() {
             let vfs = Function::read(self.tree, made.physical).map(|it| it.vfs).unwrap_or_default();
             if vfs.iter().any(|address| self.ledger.find(*address).is_some()) {
                 continue;
             }
             match virtuals::remove(self.tree, &made) {
                 Ok(()) => {
-                    self.ledger.made.retain(|it| it.physical != made.physical);
+                    self.ledger.virtuals.retain(|it| it.physical != made.physical);
                     self.ledger.write(self.store)?;
                 }
                 Err(why) => trouble = trouble.or(Some(why)),

@@ -19,7 +19,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|(name, ..)| *name)
 }
 
-/// Whether a class is of the kind of this name.
+/// True if a class is of the kind of this name.
 pub fn is(class: u32, name: &str) -> bool {
     KINDS.iter().any(|(known, of, digits)| *known == name && same(class, *of, *digits))
 }
@@ -30,7 +30,7 @@ pub fn of(class: u32) -> &'static str {
     found.map_or(if is_bridge(class) { "bridge" } else { "other" }, |(name, ..)| name)
 }
 
-/// Whether it is a bridge, which no machine can be given.
+/// True for a bridge, which no machine can be given.
 pub fn is_bridge(class: u32) -> bool {
     class >> 16 == BRIDGE
 }

@@ -1,5 +1,5 @@
-//! Who holds which function, and what was there before: written down before anything is changed, so that it
-//! can be put back whatever happens.
+//! The ledger: the holders of functions, and the state before. It is written before anything is changed, so
+//! that all can be put back whatever happens.
 
 use crate::address::Address;
 use crate::tree::Tree;
@@ -12,7 +12,7 @@ use vshmem_base::error::{error, Explain, Result};
 /// The format that this program writes.
 const VERSION: u32 = 1;
 
-/// Who holds a function.
+/// The holder of a function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// The directory of the cluster.
@@ -21,7 +21,7 @@ pub struct Holder {
     pub machine: String,
 }
 
-/// A function that is held, and what it was before.
+/// A function that is held, and its state before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// The function.
@@ -38,14 +38,14 @@ pub struct Held {
     pub driver_override: Option<String>,
 }
 
-/// Virtual functions that were made.
+/// Virtual functions that Vshmem has made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Made {
-    /// Of this function.
+pub struct VirtualFunctions {
+    /// Their physical function.
     pub physical: Address,
-    /// So many.
+    /// Their number.
     pub count: u32,
-    /// What is to be set again in `sriov_drivers_autoprobe`.
+    /// Value that `sriov_drivers_autoprobe` is to have again, if it is another now.
     pub autoprobe: Option<String>,
 }
 
@@ -54,28 +54,29 @@ pub struct Made {
 pub struct Ledger {
     version: u32,
     boot: String,
-    /// What is held.
+    /// The functions that are held.
     pub held: Vec<Held>,
-    /// What was made.
-    pub made: Vec<Made>,
+    /// The virtual functions that Vshmem has made.
+    #[serde(rename = "made")]
+    pub virtuals: Vec<VirtualFunctions>,
 }
 
-/// Where a ledger is kept. Whoever changes it has a lock.
+/// A place for a ledger. A caller that changes it has its lock.
 pub trait Store {
-    /// What was saved last, if anything was.
+    /// The bytes that were saved last, if any were.
     ///
     /// # Errors
     /// It can't be read.
     fn load(&self) -> io::Result<Option<Vec<u8>>>;
 
-    /// Replaces it at once, or removes it.
+    /// Replaces them in one step, or removes them.
     ///
     /// # Errors
-    /// It can't be written: what was there stays.
+    /// They can't be written: those that were there stay.
     fn save(&self, bytes: Option<&[u8]>) -> io::Result<()>;
 }
 
-/// A file.
+/// A ledger's file.
 #[derive(Debug)]
 pub struct FileStore(PathBuf);
 
@@ -110,13 +111,13 @@ impl Store for FileStore {
 }
 
 impl Ledger {
-    /// The ledger of this boot. What another boot has written is void: all drivers and functions are anew.
+    /// The ledger of this boot. That of another boot is void: all drivers and functions are anew.
     ///
     /// # Errors
     /// It can't be read.
     pub fn read(tree: &dyn Tree, store: &dyn Store) -> Result<Ledger> {
         let boot = tree.text("proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let empty = Ledger { version: VERSION, boot: boot.clone(), held: vec![], made: vec![] };
+        let empty = Ledger { version: VERSION, boot: boot.clone(), held: vec![], virtuals: vec![] };
         let failed = || "could not read which devices machines have".to_string();
         let Some(bytes) = store.load().explain(failed)? else {
             return Ok(empty);
@@ -138,12 +139,12 @@ impl Ledger {
     /// # Errors
     /// It can't be written.
     pub fn write(&self, store: &dyn Store) -> Result<()> {
-        let is_empty = self.held.is_empty() && self.made.is_empty();
+        let is_empty = self.held.is_empty() && self.virtuals.is_empty();
         let bytes = (!is_empty).then(|| serde_json::to_vec_pretty(self).expect("it is plain data"));
         store.save(bytes.as_deref()).explain(|| "could not write down which devices machines have".into())
     }
 
-    /// Who holds a function.
+    /// The entry of a function that is held.
     pub fn find(&self, address: Address) -> Option<&Held> {
         self.held.iter().find(|held| held.address == address)
     }

@@ -5,12 +5,12 @@
 //! | --- | --- |
 //! | [`tree`] | the kernel's files, or a copy of them |
 //! | [`address`], [`kind`], [`function`] | a function, as sysfs shows it |
-//! | [`want`] | what a machine asks for |
+//! | [`want`] | wishes for functions |
 //! | [`survey`] | all functions of a host |
-//! | [`usage`], [`obstacle`] | what stands in the way of giving one |
-//! | [`direct`] | whether devices reach a GPU's memory without the host's (GPUDirect) |
-//! | [`ledger`] | who holds what, written down before anything is changed |
-//! | [`choose`] | which functions a machine gets |
+//! | [`usage`], [`obstacle`] | obstacles to giving one to a machine |
+//! | [`direct`] | transfers between GPUs and other devices (GPUDirect) |
+//! | [`ledger`] | the holders of functions, written down before anything is changed |
+//! | [`choose`] | the choice of functions for a machine |
 //! | [`driver`], [`virtuals`] | changing a function's driver, making virtual functions |
 //! | [`hold`] | claiming, binding and giving back, whole or not at all |
 

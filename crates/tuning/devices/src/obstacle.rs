@@ -1,4 +1,4 @@
-//! What stands in the way of giving a function to a machine, and how to mend it.
+//! Obstacles to giving a function to a machine, and how to mend them.
 
 use crate::address::Address;
 use crate::driver::VFIO;
@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 /// A sort of obstacle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum ObstacleKind {
     /// Nothing keeps devices to the memory of their machine.
     IommuOff,
     /// Functions that can't be told from it belong to others.
@@ -32,19 +32,19 @@ pub enum Kind {
     Memlock,
 }
 
-/// What stands in the way.
+/// An obstacle to giving a function to a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Obstacle {
     /// Its sort.
-    pub kind: Kind,
-    /// What is so.
+    pub kind: ObstacleKind,
+    /// The state that is in the way.
     pub why: String,
-    /// What to do about it.
+    /// The way to mend it.
     pub remedy: String,
 }
 
-/// What stands in the way of giving a function to a machine that gets those at `together` as well. Without a
-/// user nothing is said of rights.
+/// The obstacles to giving a function to a machine that gets those at `together` as well. Without a user
+/// rights are none.
 pub fn obstacles(
     tree: &dyn Tree,
     survey: &Survey,
@@ -57,24 +57,24 @@ pub fn obstacles(
     match (survey.iommu, function.group) {
         (Iommu::On, Some(_)) => (),
         (Iommu::On, None) => add(
-            Kind::IommuOff,
+            ObstacleKind::IommuOff,
             "the IOMMU does not cover it".into(),
             "choose another device; the firmware's tables say which ones it covers",
         ),
         (Iommu::Unused, _) => add(
-            Kind::IommuOff,
+            ObstacleKind::IommuOff,
             "the kernel does not use the IOMMU that the firmware tells of".into(),
             "boot with intel_iommu=on (Intel) or without amd_iommu=off (AMD)",
         ),
         (Iommu::Absent, _) => add(
-            Kind::IommuOff,
+            ObstacleKind::IommuOff,
             "the firmware tells of no IOMMU".into(),
             "turn on VT-d or AMD-Vi in the firmware's settings; on Intel boot with intel_iommu=on as well",
         ),
     }
     if !function.vfs.is_empty() {
         add(
-            Kind::HasVirtualFunctions,
+            ObstacleKind::HasVirtualFunctions,
             format!("it has {} virtual functions", function.vfs.len()),
             "give machines these (\"vf of ADDRESS\"), or remove them first: echo 0 > .../sriov_numvfs",
         );
@@ -87,7 +87,7 @@ pub fn obstacles(
     if !strangers.is_empty() {
         let group = function.group.unwrap_or_default();
         add(
-            Kind::GroupShared,
+            ObstacleKind::GroupShared,
             format!("it is in group {group} with {}", strangers.join(", ")),
             "give all of them to one machine; or turn on ACS in the firmware's settings, or use another slot",
         );
@@ -96,12 +96,12 @@ pub fn obstacles(
     for it in std::iter::once(function).chain(along).filter(|it| it.driver.as_deref() != Some(VFIO)) {
         for why in usage::of(tree, it) {
             let remedy = "unmount it, take it down or out of what it is a part of";
-            add(Kind::DriverBusy, format!("this host uses it: {why}"), remedy);
+            add(ObstacleKind::DriverBusy, format!("this host uses it: {why}"), remedy);
         }
     }
     if function.shows_console && function.driver.as_deref() != Some(VFIO) {
         add(
-            Kind::ShowsConsole,
+            ObstacleKind::ShowsConsole,
             "the host's console is shown on it".into(),
             "have the firmware show it elsewhere, or bind the device to vfio-pci as the host boots (vfio-pci.ids=)",
         );
@@ -110,7 +110,7 @@ pub fn obstacles(
     all
 }
 
-/// Whether a function of the same group goes along with another one: it is beside it, and no virtual
+/// True if a function of the same group goes along with another one: it is beside it, and no virtual
 /// functions depend on it.
 pub fn goes_along(function: &Function, other: &Function) -> bool {
     other.address.is_beside(function.address) && other.vfs.is_empty() && other.physical.is_none()
@@ -121,17 +121,19 @@ fn rights(tree: &dyn Tree, function: &Function, user: User) -> Option<Obstacle> 
     if function.driver.as_deref() != Some(VFIO) {
         let why = "only root can change its driver";
         let remedy = "start the machine as root, or have root bind the device to vfio-pci first";
-        return (!user.is_root).then(|| obstacle(Kind::NoRights, why.into(), remedy.into())).flatten();
+        return (!user.is_root)
+            .then(|| obstacle(ObstacleKind::NoRights, why.into(), remedy.into()))
+            .flatten();
     }
     let file = format!("dev/vfio/{}", function.group?);
     match tree.try_open(&file) {
         Err(why) if why.kind() == ErrorKind::PermissionDenied => obstacle(
-            Kind::NoRights,
+            ObstacleKind::NoRights,
             format!("/{file} can't be opened by this user"),
             format!("as root: chown USER /{file}"),
         ),
         Err(why) if why.kind() == ErrorKind::ResourceBusy => obstacle(
-            Kind::InUse,
+            ObstacleKind::InUse,
             format!("another program has /{file} open"),
             "end that program: fuser -v names it".into(),
         ),
@@ -145,7 +147,7 @@ pub fn memlock(user: User, bytes: u64) -> Option<Obstacle> {
     let limit = user.memlock.filter(|limit| !user.is_root && *limit < bytes)?;
     let (limit, mebibytes) = (limit >> 20, bytes.div_ceil(1 << 20));
     Some(Obstacle {
-        kind: Kind::Memlock,
+        kind: ObstacleKind::Memlock,
         why: format!("this user may lock {limit} MiB of memory, and the machine takes {mebibytes} MiB"),
         remedy: "raise the limit memlock (limits.conf(5); LimitMEMLOCK= of systemd), or start it as root"
             .into(),

@@ -1,4 +1,4 @@
-//! All functions of a host, and whether devices are kept apart there.
+//! A survey of a host: its functions, and its IOMMU.
 
 use crate::address::Address;
 use crate::function::Function;
@@ -10,7 +10,7 @@ use rustix::process::{geteuid, getrlimit, Resource};
 pub struct Survey {
     /// All of them, by their addresses.
     pub functions: Vec<Function>,
-    /// What keeps a device to the memory of its machine.
+    /// The IOMMU, which keeps a device to the memory of its machine.
     pub iommu: Iommu,
 }
 
@@ -25,12 +25,12 @@ pub enum Iommu {
     Absent,
 }
 
-/// What the user who asks may do.
+/// The rights of a user who asks for functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct User {
-    /// May change drivers.
+    /// The user may change drivers.
     pub is_root: bool,
-    /// How much memory may be locked, in bytes; `None`: any.
+    /// Bytes of memory that the user may lock; `None`: any number.
     pub memlock: Option<u64>,
 }
 

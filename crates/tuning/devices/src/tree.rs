@@ -19,7 +19,7 @@ pub trait Tree {
     /// It can't be read.
     fn names(&self, directory: &str) -> io::Result<Vec<String>>;
 
-    /// What a symbolic link leads to.
+    /// The target of a symbolic link.
     ///
     /// # Errors
     /// It is none.
@@ -49,7 +49,7 @@ pub trait Tree {
         Some(String::from_utf8_lossy(&bytes).trim().into())
     }
 
-    /// The last part of what a symbolic link leads to, if it is one.
+    /// The last part of a symbolic link's target, if it is one.
     fn link(&self, path: &str) -> Option<String> {
         let target = self.target(path).ok()?;
         Some(target.rsplit('/').next()?.into())
@@ -68,7 +68,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// This host.
+    /// The files of this host.
     pub fn live() -> Directory {
         Directory::below("/")
     }
@@ -78,7 +78,7 @@ impl Directory {
         Directory { root: root.into() }
     }
 
-    /// Whether it is this host.
+    /// True for the files of this host.
     pub fn is_live(&self) -> bool {
         self.root == Path::new("/")
     }

@@ -1,4 +1,4 @@
-//! What this host uses a function for.
+//! The uses that this host has for a function.
 
 use crate::function::{Function, DEVICES};
 use crate::tree::Tree;
@@ -6,7 +6,7 @@ use crate::tree::Tree;
 /// A network interface's flag: it is up.
 const IFF_UP: u32 = 1;
 
-/// What this host uses a function for, in words; none if it does not.
+/// The uses that this host has for a function, in words; none if it has no use for it.
 pub fn of(tree: &dyn Tree, function: &Function) -> Vec<String> {
     [interfaces(tree, function), disks(tree, function)].concat()
 }
@@ -53,7 +53,7 @@ fn disks(tree: &dyn Tree, function: &Function) -> Vec<String> {
     used
 }
 
-/// Whether a disk is behind a function. A disk with several paths (NVMe's native ones) is behind those of its
+/// True if a disk is behind a function. A disk with several paths (NVMe's native ones) is behind those of its
 /// subsystem.
 fn is_of(tree: &dyn Tree, disk: &str, function: &Function) -> bool {
     let address = function.address.to_string();
@@ -65,7 +65,7 @@ fn is_of(tree: &dyn Tree, disk: &str, function: &Function) -> bool {
     through(&at) || controllers.any(|name| through(&format!("{at}/device/{name}")))
 }
 
-/// Where a disk is mounted first, by its number or its name: some file systems have numbers of their own.
+/// The first mount point of a disk, by its number or its name: some file systems have numbers of their own.
 fn mounted<'a>(mounts: &'a str, number: &str, name: &str) -> Option<&'a str> {
     let device = format!("/dev/{name}");
     mounts.lines().find_map(|line| {

@@ -1,33 +1,34 @@
-//! Making virtual functions (SR-IOV), and removing them. What is done is written down first, by the caller.
+//! Making virtual functions (SR-IOV), and removing them. The caller writes each change down before.
 
 use crate::address::Address;
 use crate::function::{Function, DEVICES};
-use crate::ledger::Made;
+use crate::ledger::VirtualFunctions;
 use crate::tree::Tree;
 use vshmem_base::error::{error, Explain, Result};
 
-/// So many are made at least, if there can be: their number can't change while one is used.
+/// Virtual functions that are made at least, if there can be so many: their number can't change while one is
+/// used.
 const AHEAD: u32 = 8;
 
-/// What will be made of a physical function, if so many virtual ones of it are wanted.
+/// The virtual functions that are to be made of a physical one, if so many are wanted.
 ///
 /// # Errors
 /// It can't have so many.
-pub fn planned(tree: &dyn Tree, physical: &Function, wanted: u32) -> Result<Made> {
+pub fn planned(tree: &dyn Tree, physical: &Function, wanted: u32) -> Result<VirtualFunctions> {
     let (address, total) = (physical.address, physical.total_vfs);
     if total < wanted {
         return Err(error!("{address} can have {total} virtual functions, and {wanted} are wanted").code(1));
     }
     let autoprobe = tree.text(&format!("{DEVICES}/{address}/sriov_drivers_autoprobe"));
-    Ok(Made { physical: address, count: wanted.max(total.min(AHEAD)), autoprobe })
+    Ok(VirtualFunctions { physical: address, count: wanted.max(total.min(AHEAD)), autoprobe })
 }
 
 /// Makes them. No driver of the host gets them.
 ///
 /// # Errors
 /// The kernel or the driver of the physical function refuses it.
-pub fn make(tree: &dyn Tree, made: &Made) -> Result<()> {
-    let Made { physical, count, autoprobe } = made;
+pub fn make(tree: &dyn Tree, made: &VirtualFunctions) -> Result<()> {
+    let VirtualFunctions { physical, count, autoprobe } = made;
     if autoprobe.is_some() {
         set(tree, *physical, "sriov_drivers_autoprobe", "0")?;
     }
@@ -39,7 +40,7 @@ pub fn make(tree: &dyn Tree, made: &Made) -> Result<()> {
 ///
 /// # Errors
 /// The kernel refuses it.
-pub fn restore_autoprobe(tree: &dyn Tree, made: &Made) -> Result<()> {
+pub fn restore_autoprobe(tree: &dyn Tree, made: &VirtualFunctions) -> Result<()> {
     match &made.autoprobe {
         Some(before) if Function::read(tree, made.physical).is_some() => {
             set(tree, made.physical, "sriov_drivers_autoprobe", before)
@@ -52,7 +53,7 @@ pub fn restore_autoprobe(tree: &dyn Tree, made: &Made) -> Result<()> {
 ///
 /// # Errors
 /// The kernel refuses it.
-pub fn remove(tree: &dyn Tree, made: &Made) -> Result<()> {
+pub fn remove(tree: &dyn Tree, made: &VirtualFunctions) -> Result<()> {
     restore_autoprobe(tree, made)?;
     let Some(physical) = Function::read(tree, made.physical) else {
         return Ok(());

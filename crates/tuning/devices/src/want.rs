@@ -1,4 +1,4 @@
-//! What a machine asks for, in words.
+//! Wishes for functions, as descriptions of clusters have them.
 
 use crate::address::Address;
 use crate::function::Function;
@@ -10,23 +10,23 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The most functions that one wish can be for.
-const MOST: u32 = 64;
+const MOST_FUNCTIONS: u32 = 64;
 
-/// A function, or several of one sort: `0000:01:00.0`, `vf of 0000:01:00.0`, `10de:20b5`, `nvme`, and each
-/// with a count before it, such as `2 x nvme`.
+/// A wish for a function, or for several of one sort: `0000:01:00.0`, `vf of 0000:01:00.0`, `10de:20b5`,
+/// `nvme`, and each with a count before it, such as `2 x nvme`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Want {
-    /// Which.
+    /// The functions that will do.
     pub which: Which,
-    /// How many.
+    /// The number of functions.
     pub count: u32,
 }
 
-/// Which functions will do.
+/// The condition of a wish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {
-    /// This one.
+    /// The function at this address.
     At(Address),
     /// A virtual function of this one.
     VirtualOf(Address),
@@ -37,7 +37,7 @@ pub enum Which {
 }
 
 impl Which {
-    /// Whether a function will do.
+    /// True if a function will do.
     pub fn is(&self, function: &Function) -> bool {
         match self {
             Which::At(address) => function.address == *address,
@@ -76,9 +76,10 @@ impl FromStr for Want {
             Some((count, rest)) => (count.trim(), rest),
             None => ("1", text),
         };
-        let in_range = |count: &u32| (1..=MOST).contains(count);
+        let in_range = |count: &u32| (1..=MOST_FUNCTIONS).contains(count);
         let count = count.parse().ok().filter(in_range);
-        let count = count.ok_or_else(|| format!("{text:?} does not begin with a count of 1 to {MOST}"))?;
+        let count =
+            count.ok_or_else(|| format!("{text:?} does not begin with a count of 1 to {MOST_FUNCTIONS}"))?;
         let which = which(rest.trim()).ok_or_else(|| {
             let kinds = kind::names().collect::<Vec<_>>().join(", ");
             format!(

@@ -3,14 +3,14 @@
 use super::fake::{at, fake, Fake, Kernel};
 use crate::direct;
 use crate::function::Function;
-use crate::obstacle::{memlock, obstacles, Kind};
+use crate::obstacle::{memlock, obstacles, ObstacleKind};
 use crate::survey::{Iommu, Survey, User};
 use crate::tree::{Directory, Tree};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-fn kinds(tree: &dyn Tree, address: &str, together: &[&str], user: Option<User>) -> Vec<Kind> {
+fn kinds(tree: &dyn Tree, address: &str, together: &[&str], user: Option<User>) -> Vec<ObstacleKind> {
     let survey = Survey::of(tree);
     let together: Vec<_> = together.iter().map(|it| at(it)).collect();
     let all = obstacles(tree, &survey, survey.find(at(address)).unwrap(), &together, user);
@@ -31,7 +31,7 @@ fn groups_are_given_as_a_whole() {
         ("00:02.0", fake(0x060400, "pcieport", 8)),
     ]);
     assert_eq!(kinds(&kernel, "01:00.0", &[], None), []);
-    assert_eq!(kinds(&kernel, "02:00.0", &[], None), [Kind::GroupShared]);
+    assert_eq!(kinds(&kernel, "02:00.0", &[], None), [ObstacleKind::GroupShared]);
     assert_eq!(kinds(&kernel, "02:00.0", &["03:00.0"], None), []);
 }
 
@@ -39,14 +39,18 @@ fn groups_are_given_as_a_whole() {
 fn what_is_used_is_not_given() {
     let kernel = Kernel::usual();
     kernel.change("04:00.1", |it| it.up = true);
-    assert_eq!(kinds(&kernel, "04:00.0", &[], None), [Kind::DriverBusy], "what goes along with it is used");
+    assert_eq!(
+        kinds(&kernel, "04:00.0", &[], None),
+        [ObstacleKind::DriverBusy],
+        "what goes along with it is used"
+    );
     kernel.change("01:00.0", |it| it.count = 1);
-    assert_eq!(kinds(&kernel, "01:00.0", &[], None), [Kind::HasVirtualFunctions]);
+    assert_eq!(kinds(&kernel, "01:00.0", &[], None), [ObstacleKind::HasVirtualFunctions]);
     kernel.change("02:00.0", |it| it.driver = Some("vfio-pci".into()));
     assert_eq!(kinds(&kernel, "02:00.0", &[], Some(OTHER)), []);
     kernel.open.borrow_mut().insert(3);
-    assert_eq!(kinds(&kernel, "02:00.0", &[], Some(OTHER)), [Kind::InUse]);
-    assert_eq!(kinds(&kernel, "03:00.0", &[], Some(OTHER)), [Kind::NoRights]);
+    assert_eq!(kinds(&kernel, "02:00.0", &[], Some(OTHER)), [ObstacleKind::InUse]);
+    assert_eq!(kinds(&kernel, "03:00.0", &[], Some(OTHER)), [ObstacleKind::NoRights]);
     assert_eq!(kinds(&kernel, "03:00.0", &[], Some(ROOT)), []);
 }
 
@@ -127,7 +131,7 @@ fn a_tree_of_files_is_read() {
     let survey = Survey::of(&tree);
     assert_eq!((survey.iommu, survey.functions.len()), (Iommu::Unused, 2));
     let all = obstacles(&tree, &survey, &function, &[], None);
-    assert_eq!(all[0].kind, Kind::IommuOff);
+    assert_eq!(all[0].kind, ObstacleKind::IommuOff);
     assert!(all[0].remedy.contains("intel_iommu=on"));
     assert_eq!(all[1].why, "this host uses it: nvme0n1p1 is mounted at /data");
     // Several paths lead to such a disk.
