@@ -88,12 +88,6 @@ pub fn now() -> Cred {
 /// The calling thread's effective user now, as pools call it.
 #[inline]
 pub fn uid() -> u32 {
-    known_uid().unwrap_or_else(find_uid)
-}
-
-/// The same if what was read counts still.
-#[inline(always)]
-pub fn known_uid() -> Option<u32> {
     // SAFETY: the thread's own block.
     let cache = unsafe { &mut (*tls::thread()).cred };
     let (state, uid, uid_at) = (cache.state, cache.uid, cache.uid_at); // first, as in `now`
@@ -101,11 +95,13 @@ pub fn known_uid() -> Option<u32> {
     if state == CHANGING {
         let now = ticks();
         if !is_short(uid_at, now) {
-            return None;
+            return find_uid();
         }
         cache.uid_at = now;
+    } else if state == UNREAD {
+        return find_uid();
     }
-    (state != UNREAD).then_some(uid)
+    uid
 }
 
 /// The calling thread's effective user as the kernel says now, and whether it can't change any more. One that

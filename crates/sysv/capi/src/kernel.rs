@@ -123,11 +123,6 @@ impl Kernel for OpenPool {
         cred::uid()
     }
 
-    #[inline(always)]
-    fn known_uid(&self) -> Option<u32> {
-        cred::known_uid()
-    }
-
     fn rules_pool(&self) -> bool {
         !self.asked().handle.is_device()
     }

@@ -7,7 +7,7 @@ use crate::config::{config, PoolName};
 use crate::gate::{self, Inside};
 use crate::last_error::explain;
 use crate::log::{self, Level};
-use crate::page::{self, pack, unpack, unpack_staying, Page, MAX_POOLS};
+use crate::page::{self, pack, unpack, Page, MAX_POOLS};
 use crate::pools::{Opened, CONFIGURED, OPEN};
 use crate::{core_dump, errno, heirs, ids, interrupted, open, revoked, sanitizers, sizes};
 
@@ -174,17 +174,6 @@ pub fn known() -> Option<Ctx<'static>> {
 /// The same in the pool at a place.
 #[inline(always)]
 pub fn known_in(index: usize) -> Option<Ctx<'static>> {
-    known_as(index, unpack)
-}
-
-/// The same, if the pool can't be taken away: what is read from it then is what is there.
-#[inline(always)]
-pub fn known_to_stay() -> Option<Ctx<'static>> {
-    known_as(current(), unpack_staying)
-}
-
-#[inline(always)]
-fn known_as(index: usize, unpack: impl Fn(u64) -> Option<ProcId>) -> Option<Ctx<'static>> {
     let index = index % MAX_POOLS;
     let page = page::existing().filter(|_| !interrupted::is_waiting())?;
     let me = unpack(page.memberships[index].me.load(Ordering::Acquire))?;

@@ -36,18 +36,6 @@ pub fn readable<T>(p: *const T, len: usize) -> Result<(), Errno> {
     check(p as usize, len, &READABLE, MADV_POPULATE_READ)
 }
 
-/// Are `len` bytes at `p` known to be readable?
-#[inline(always)]
-pub fn known_readable<T>(p: *const T, len: usize) -> bool {
-    is_known(p as usize, len, &READABLE)
-}
-
-/// Are `len` bytes at `p` known to be writable?
-#[inline(always)]
-pub fn known_writable<T>(p: *mut T, len: usize) -> bool {
-    is_known(p as usize, len, &WRITABLE)
-}
-
 /// Fails with EFAULT unless `len` bytes at `p` can be written.
 #[inline]
 pub fn writable<T>(p: *mut T, len: usize) -> Result<(), Errno> {

@@ -54,13 +54,6 @@ pub fn lookup(c: &Ctx, kind: Kind, id: i32) -> Result<(u32, &'static Head), Errn
     }
 }
 
-/// Zero if the entry is what `id` names. For fast paths, which put it together with what else may be in their
-/// way: where instructions are translated, each jump costs as much as all that lies between two of them.
-#[inline(always)]
-pub fn other_than(head: &Head, id: i32) -> u32 {
-    (head.id.load(Acquire) ^ id as u32) | (!(id as u32) & ID_BIT) | (head.flags.load(Relaxed) & HEAD_DYING)
-}
-
 /// Is the entry still what `id` named when the caller looked?
 pub fn still(head: &Head, id: i32) -> bool {
     head.id.load(Acquire) == id as u32 && !is_dying(head)

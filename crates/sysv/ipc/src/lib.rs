@@ -47,8 +47,8 @@ pub const IPC_PRIVATE: i32 = 0;
 pub const IPC_CREAT: i32 = 0o1000;
 /// `IPC_EXCL`.
 pub const IPC_EXCL: i32 = 0o2000;
-/// Rounds that the `try_*_fast` functions wait for somebody else who is just about to come: as long as the
-/// answer takes in a ping-pong.
+/// Rounds that a shortcut waits for somebody else who is just about to come: as long as the answer takes in a
+/// ping-pong.
 pub const PATIENCE: u32 = 40;
 
 /// So often somebody else may be faster, before a fast path leaves it to the slow one: as a rule once or

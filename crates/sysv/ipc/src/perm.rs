@@ -34,21 +34,6 @@ pub fn check(c: &Ctx, head: &Head, wanted: u32) -> Result<(), Errno> {
     check_slowly(c, head, mode, wanted)
 }
 
-/// The same for a fast path, without looking at all that may grant it: false says nothing.
-#[inline(always)]
-pub fn grants_fast(c: &Ctx, head: &Head, wanted: u32) -> bool {
-    let mode = head.mode.load(Relaxed);
-    let wanted = wanted & 7;
-    if wanted & !(mode & mode >> 3 & mode >> 6) == 0 {
-        return true;
-    }
-    let Some(uid) = c.kernel.known_uid() else {
-        return false;
-    };
-    let owns = (uid == head.uid.load(Relaxed)) | (uid == head.cuid.load(Relaxed));
-    owns & (wanted & !(mode >> 6) == 0)
-}
-
 /// Who is granted something for as long as an IPC object is the same and has the same mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granted {

@@ -103,10 +103,6 @@ pub trait Kernel: Sync {
     fn uid(&self) -> u32 {
         self.cred().uid
     }
-    /// The caller's effective user at this moment, if it is known without a call to the kernel.
-    fn known_uid(&self) -> Option<u32> {
-        None
-    }
     /// Do capabilities of this kernel's processes count for all of the pool? So it is on the host, whose
     /// memory it is. Those of a virtual machine count for what was made in the same machine.
     fn rules_pool(&self) -> bool {

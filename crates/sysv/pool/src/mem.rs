@@ -157,24 +157,12 @@ impl Mem {
     /// The `T` at `offset`, if it lies where structures do, is aligned, and there is memory for it.
     #[inline]
     pub fn at<T: Shared>(&self, offset: u64) -> Option<&'static T> {
-        self.look(offset, true)
-    }
-
-    /// The `T` at `offset`, on a fast path: `None` also if it is only not known yet whether there is memory
-    /// for it.
-    #[inline(always)]
-    pub fn known_at<T: Shared>(&self, offset: u64) -> Option<&'static T> {
-        self.look(offset, false)
-    }
-
-    #[inline(always)]
-    fn look<T: Shared>(&self, offset: u64, asks: bool) -> Option<&'static T> {
         let len = size_of::<T>() as u64;
         let fits = offset.checked_add(len)? <= self.end && offset % align_of::<T>() as u64 == 0;
         // What is aligned to its size lies in one page.
         let one_page = size_of::<T>() <= align_of::<T>();
         // SAFETY: it fits into the mapping.
-        (fits && unsafe { self.has_memory(offset, len, one_page, asks) }).then(|| {
+        (fits && unsafe { self.has_memory(offset, len, one_page) }).then(|| {
             // SAFETY: it was checked that the whole of T is inside the mapping, which begins on a page, and T
             // is aligned there; T accepts every bit pattern and is made of atomics; the mapping outlives
             // every use by the contract of `new`.
@@ -187,7 +175,7 @@ impl Mem {
     pub fn bytes(&self, offset: u64, len: u64) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
         // SAFETY: they lie inside the mapping.
-        let has_memory = || len == 0 || unsafe { self.has_memory(offset, len, false, true) };
+        let has_memory = || len == 0 || unsafe { self.has_memory(offset, len, false) };
         (end <= self.end && has_memory()).then(|| self.address(offset))
     }
 
@@ -203,13 +191,13 @@ impl Mem {
         self.base.as_ptr().wrapping_add(offset as usize)
     }
 
-    /// Is there memory for these bytes, one at the least, so that touching them can't fail? `asks`: where
-    /// that is not known, they are given some.
+    /// Is there memory for these bytes, one at the least, so that touching them can't fail? Where that
+    /// is not known, they are given some.
     ///
     /// # Safety
     /// They must lie inside the mapping. Where they begin and end on the same page for certain, say so.
     #[inline(always)]
-    pub(crate) unsafe fn has_memory(&self, offset: u64, len: u64, one_page: bool, asks: bool) -> bool {
+    pub(crate) unsafe fn has_memory(&self, offset: u64, len: u64, one_page: bool) -> bool {
         let Some(sparse) = &self.sparse else {
             return true;
         };
@@ -225,7 +213,7 @@ impl Mem {
         };
         // What is no longer than a page lies in two at the most.
         let is_known = run > 1 && len <= PAGE || run > more();
-        is_known || asks && self.populate(sparse, offset, len)
+        is_known || self.populate(sparse, offset, len)
     }
 
     /// Has bytes get memory, if they are not known to have it.

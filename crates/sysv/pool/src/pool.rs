@@ -235,35 +235,16 @@ impl Pool {
         (r as *const T as usize - self.mem.base() as usize) as u64
     }
 
-    /// A semaphore set's entry, on a fast path: `None` also if it is only not known yet whether there is
-    /// memory for it.
-    #[inline(always)]
-    pub fn known_sem(&self, index: u32) -> Option<&'static Sem> {
-        self.look(self.geometry.entries[Kind::Sem as usize], index, false)
-    }
-
-    /// A queue's entry, on a fast path: `None` also if it is only not known yet whether there is memory for
-    /// it.
-    #[inline(always)]
-    pub fn known_msg(&self, index: u32) -> Option<&'static Msg> {
-        self.look(self.geometry.entries[Kind::Msg as usize], index, false)
-    }
-
     /// A record of a table (offset, count), if there is such an index and memory for it. The tables are those
     /// that `open` has checked.
     #[inline]
-    pub(crate) fn record<T: Shared>(&self, table: (u64, u32), index: u32) -> Option<&'static T> {
-        self.look(table, index, true)
-    }
-
-    #[inline(always)]
-    fn look<T: Shared>(&self, (table, count): (u64, u32), index: u32, asks: bool) -> Option<&'static T> {
+    pub(crate) fn record<T: Shared>(&self, (table, count): (u64, u32), index: u32) -> Option<&'static T> {
         let len = size_of::<T>() as u64;
         let at = table + u64::from(index) * len;
         // Tables begin on pages.
         let one_page = len.is_power_of_two();
         // SAFETY: `Geometry::read` found all of the table to lie inside the mapping.
-        let is_there = index < count && unsafe { self.mem.has_memory(at, len, one_page, asks) };
+        let is_there = index < count && unsafe { self.mem.has_memory(at, len, one_page) };
         is_there.then(|| self.fixed(at))
     }
 

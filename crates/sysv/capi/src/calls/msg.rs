@@ -3,7 +3,7 @@
 use super::shortcut;
 use super::{again, check_ctl, clamp, cmd, fetch, store};
 use crate::abi::{self, Msginfo, Plain};
-use crate::state::{self, Caller};
+use crate::state::Caller;
 use crate::{permit, raw, user};
 use core::ffi::c_void;
 use libc::msqid_ds;
@@ -36,24 +36,7 @@ pub type Msgsnd = unsafe extern "C" fn(i32, *const c_void, usize, i32) -> i32;
 #[inline(always)]
 pub unsafe fn send_or(id: i32, message: *const c_void, size: usize, flags: i32, slow: Msgsnd) -> i32 {
     // SAFETY: as the caller vouches.
-    if unsafe { try_send_shortcut(id, message.cast(), size) } {
-        return 0;
-    }
-    // SAFETY: as the caller vouches.
-    unsafe { msgsnd_found(id, message, size, flags, slow) }
-}
-
-/// A function of its own, so that `msgsnd` itself has nothing to save and restore.
-#[inline(never)]
-unsafe extern "C" fn msgsnd_found(
-    id: i32,
-    message: *const c_void,
-    size: usize,
-    flags: i32,
-    slow: Msgsnd,
-) -> i32 {
-    // SAFETY: as the caller vouches.
-    if unsafe { try_send_fast(id, message.cast(), size) } {
+    if unsafe { try_send(id, message.cast(), size) } {
         return 0;
     }
     // SAFETY: as the caller vouches.
@@ -77,16 +60,20 @@ pub unsafe fn receive_or(
     slow: Msgrcv,
 ) -> isize {
     // SAFETY: as the caller vouches.
-    if let Some(length) = unsafe { try_receive_shortcut(id, message.cast(), size, mtype, flags) } {
+    if let Some(length) = unsafe { try_receive(id, message.cast(), size, mtype, flags, raw::seconds()) } {
         return length;
     }
     // SAFETY: as the caller vouches.
-    unsafe { msgrcv_found(id, message, size, mtype, flags, slow) }
+    unsafe { msgrcv_awaited(id, message, size, mtype, flags, slow) }
 }
 
-/// See [`msgsnd_found`].
+/// `msgrcv` from a queue that is remembered, of a message that comes in a moment, or else by `slow`. A function
+/// of its own, so that `msgrcv` itself has nothing to save and restore.
+///
+/// # Safety
+/// As [`receive_or`].
 #[inline(never)]
-unsafe extern "C" fn msgrcv_found(
+unsafe extern "C" fn msgrcv_awaited(
     id: i32,
     message: *mut c_void,
     size: usize,
@@ -94,12 +81,24 @@ unsafe extern "C" fn msgrcv_found(
     flags: i32,
     slow: Msgrcv,
 ) -> isize {
-    // SAFETY: as the caller vouches.
-    if let Some(length) = unsafe { try_receive_fast(id, message.cast(), size, mtype, flags) } {
-        return length;
+    // A waiter has the time to look at the clock before.
+    let now = raw::seconds();
+    if flags & libc::IPC_NOWAIT == 0 && awaits_message(id) {
+        // SAFETY: as the caller vouches.
+        if let Some(length) = unsafe { try_receive(id, message.cast(), size, mtype, flags, now) } {
+            return length;
+        }
     }
     // SAFETY: as the caller vouches.
     unsafe { slow(id, message, size, mtype, flags) }
+}
+
+/// Is there a message in a queue that is remembered, or does one come in a moment?
+fn awaits_message(id: i32) -> bool {
+    shortcut::find(|page| &page.queues, id).is_some_and(|words| {
+        // SAFETY: as in `try_receive`.
+        unsafe { Shortcut::of_words(words) }.awaits_message(shortcut::looks_again)
+    })
 }
 
 /// `msgsnd` where nothing stands in the way, to a queue that is remembered: see [`Shortcut`]. False says
@@ -108,7 +107,7 @@ unsafe extern "C" fn msgrcv_found(
 /// # Safety
 /// As [`send`].
 #[inline(always)]
-unsafe fn try_send_shortcut(id: i32, message: *const u8, size: usize) -> bool {
+unsafe fn try_send(id: i32, message: *const u8, size: usize) -> bool {
     let now = raw::seconds();
     // SAFETY: words of a shortcut to a queue in a pool to which the process is known, so it is mapped; type
     // and text are found readable.
@@ -141,30 +140,6 @@ fn remember(id: i32) {
     );
 }
 
-/// `msgsnd` where nothing stands in the way, see [`msg::try_send_fast`]. True: done. It can't panic.
-///
-/// # Safety
-/// As [`send`].
-#[inline(always)]
-unsafe fn try_send_fast(id: i32, message: *const u8, size: usize) -> bool {
-    let Some(ctx) = state::known() else {
-        return false;
-    };
-    // Before the sum is made.
-    if size > ctx.pool.limits().msgmax as usize || !user::known_readable(message, TEXT_AT + size) {
-        return false;
-    }
-    // SAFETY: type and text were found readable.
-    let done = unsafe {
-        let mtype = message.cast::<i64>().read_unaligned();
-        msg::try_send_fast(&ctx, id, mtype, message.add(TEXT_AT), size)
-    };
-    if done {
-        remember(id);
-    }
-    done
-}
-
 /// `msgsnd` on a pool.
 ///
 /// # Safety
@@ -192,6 +167,7 @@ pub unsafe fn send(
         msg::send(&caller.ctx, id, mtype, message.add(TEXT_AT), size, flags)
             .map_err(|error| caller.excuse(error))?;
     }
+    remember(id);
     Ok(0)
 }
 
@@ -201,14 +177,14 @@ pub unsafe fn send(
 /// # Safety
 /// As [`receive`].
 #[inline(always)]
-unsafe fn try_receive_shortcut(
+unsafe fn try_receive(
     id: i32,
     message: *mut u8,
     capacity: usize,
     mtype: i64,
     flags: i32,
+    now: i64,
 ) -> Option<isize> {
-    let now = raw::seconds();
     // SAFETY: words of a shortcut to a queue in a pool to which the process is known, so it is mapped; as
     // much as a message can have is found writable.
     unsafe {
@@ -221,34 +197,6 @@ unsafe fn try_receive_shortcut(
         let (length, got) = queue.receive(id, message.add(TEXT_AT), longest, mtype, flags, now)?;
         message.cast::<i64>().write_unaligned(got);
         permit::at(now);
-        Some(length as isize)
-    }
-}
-
-/// `msgrcv` where nothing stands in the way, see [`msg::try_receive_fast`]. `None`: it is not known. It can't
-/// panic.
-///
-/// # Safety
-/// As [`receive`].
-#[inline(always)]
-unsafe fn try_receive_fast(
-    id: i32,
-    message: *mut u8,
-    capacity: usize,
-    mtype: i64,
-    flags: i32,
-) -> Option<isize> {
-    let ctx = state::known_to_stay()?;
-    let longest = (ctx.pool.limits().msgmax as usize).min(capacity);
-    if !user::known_writable(message, TEXT_AT + longest) {
-        return None;
-    }
-    // SAFETY: as much as a message can have was found writable.
-    unsafe {
-        let text = message.add(TEXT_AT);
-        let (length, got) = msg::try_receive_fast(&ctx, id, text, capacity, mtype, flags)?;
-        message.cast::<i64>().write_unaligned(got);
-        remember(id);
         Some(length as isize)
     }
 }
@@ -280,6 +228,9 @@ pub unsafe fn receive(
         // A text that was copied while the pool went is zeros.
         let (length, got) = caller.unless_revoked(received)?;
         message.cast::<i64>().write_unaligned(got);
+        if !caller.may_go() {
+            remember(id);
+        }
         Ok(length as isize)
     }
 }

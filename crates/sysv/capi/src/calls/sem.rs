@@ -12,9 +12,8 @@ use core::time::Duration;
 use libc::{semid_ds, seminfo, timespec};
 use vshmem_ipc::sem::shortcut::{op_guessed, Performed, Shortcut};
 use vshmem_ipc::sem::{self, Sembuf};
-use vshmem_ipc::{Errno, PATIENCE};
+use vshmem_ipc::Errno;
 use vshmem_pool::Ctx;
-use vshmem_wait::spin;
 
 const GETPID: i32 = 11;
 const GETVAL: i32 = 12;
@@ -53,27 +52,31 @@ pub type Semop = unsafe extern "C" fn(i32, *mut Sembuf, usize) -> i32;
 /// As [`op`], and as `slow` demands.
 #[inline(always)]
 pub unsafe fn op_or(id: i32, sops: *mut Sembuf, count: usize, slow: Semop) -> i32 {
-    if count == 1 {
+    if count != 1 {
         // SAFETY: as the caller vouches.
-        match unsafe { try_shortcut(id, sops) } {
-            Some(performed) => return record_time(performed),
-            // SAFETY: as the caller vouches. One is said again, so that it need not be kept.
-            None => return unsafe { semop_found(id, sops, 1, slow) },
-        }
+        return unsafe { slow(id, sops, count) };
     }
     // SAFETY: as the caller vouches.
-    unsafe { semop_found(id, sops, count, slow) }
+    match unsafe { try_shortcut(id, sops) } {
+        Some(performed) => record_time(performed),
+        // SAFETY: as the caller vouches.
+        None => unsafe { semop_remembered(id, sops, slow) },
+    }
 }
 
-/// A function of its own, so that `semop` itself has nothing to save and restore.
+/// One operation on a set that is remembered, where a guess has failed or there is something to undo, or else
+/// by `slow`. A function of its own, so that `semop` itself has nothing to save and restore.
+///
+/// # Safety
+/// As [`op_or`].
 #[inline(never)]
-unsafe extern "C" fn semop_found(id: i32, sops: *mut Sembuf, count: usize, slow: Semop) -> i32 {
+unsafe extern "C" fn semop_remembered(id: i32, sops: *mut Sembuf, slow: Semop) -> i32 {
     // SAFETY: as the caller vouches.
-    if unsafe { try_fast(id, sops, count) } {
+    if unsafe { try_remembered(id, sops) } {
         return 0;
     }
     // SAFETY: as the caller vouches.
-    unsafe { slow(id, sops, count) }
+    unsafe { slow(id, sops, 1) }
 }
 
 /// `semop` with one operation that nothing stands in the way of, on a set that is remembered: see
@@ -114,32 +117,21 @@ extern "C" fn record_time(performed: Performed) -> i32 {
     raw::opaque(0) as i32
 }
 
-/// `semop` with one operation that nothing stands in the way of, see [`sem::try_fast`]. True: done. It can't
-/// panic.
+/// One operation on a set that is remembered. True: done. It can't panic.
 ///
 /// # Safety
 /// As [`op`].
 #[inline(always)]
-unsafe fn try_fast(id: i32, sops: *const Sembuf, count: usize) -> bool {
-    if (count != 1) | !user::known_readable(sops, size_of::<Sembuf>()) {
+unsafe fn try_remembered(id: i32, sops: *const Sembuf) -> bool {
+    if !user::readable_on_page(sops, size_of::<Sembuf>()) {
         return false;
     }
     // SAFETY: found readable. Copied, since the program may change it at any time.
     let sop = unsafe { sops.read_unaligned() };
-    if sop.is_plain() && try_loaded(id, sop) {
-        return true;
+    if sop.is_plain() {
+        return try_loaded(id, sop);
     }
-    let Some(ctx) = state::known() else {
-        return false;
-    };
-    if !sop.is_plain() {
-        return sop.op != 0 && try_undone(&ctx, id, sop);
-    }
-    let done = sem::try_fast(&ctx, id, sop);
-    if done {
-        remember(id);
-    }
-    done
+    sop.op != 0 && state::known().is_some_and(|ctx| try_undone(&ctx, id, sop))
 }
 
 /// The same on a set that is remembered, where a guess has failed.
@@ -151,13 +143,8 @@ fn try_loaded(id: i32, sop: Sembuf) -> bool {
     // SAFETY: as in `try_shortcut`; they are of one.
     let set = unsafe { Shortcut::of_words(words) };
     let may_wait = sop.op < 0 && !sop.nowait();
-    let performed = set.op(id, sop, &page::of_shortcuts().guesses, |rounds| {
-        let looks_again = may_wait && rounds < PATIENCE && spin::pays();
-        if looks_again {
-            spin::pause();
-        }
-        looks_again
-    });
+    let may = |rounds| may_wait && shortcut::looks_again(rounds);
+    let performed = set.op(id, sop, &page::of_shortcuts().guesses, may);
     performed.is_some_and(|performed| record_time(performed) == 0)
 }
 

@@ -7,6 +7,7 @@ use crate::{permit, state, tls};
 use core::sync::atomic::{fence, Ordering};
 use vshmem_ipc::Granted;
 use vshmem_pool::Ctx;
+use vshmem_wait::spin;
 
 /// The words of a shortcut to an IPC object that the calling thread may take. `of` chooses the kind.
 #[inline(always)]
@@ -18,6 +19,16 @@ pub fn find<const WORDS: usize>(of: impl Fn(&Page) -> &Places<WORDS>, id: i32) -
 #[inline(always)]
 pub fn key(id: i32) -> u64 {
     state::current_key(id) ^ tls::permit()
+}
+
+/// Pauses before another look at an IPC object that is about to change; false if the caller has looked for long
+/// enough.
+pub fn looks_again(rounds: u32) -> bool {
+    let looks_again = rounds < vshmem_ipc::PATIENCE && spin::pays();
+    if looks_again {
+        spin::pause();
+    }
+    looks_again
 }
 
 /// Remembers a shortcut that `makes` makes, if it does: the calling process's, for whom it says. It is told

@@ -59,10 +59,10 @@ mod wary;
 pub(crate) use cancel::{drop_waiter, interrupt, reap_process};
 pub use ctl::{highest, info, set, stat, stat_index, MsgDs, MsgInfo};
 pub use get::get;
-pub use receive::{receive, try_receive_fast};
+pub use receive::receive;
 pub(crate) use remove::finish_removals;
 pub use remove::remove;
-pub use send::{send, try_send_fast, Outgoing};
+pub use send::{send, Outgoing};
 
 /// `MSG_NOERROR`: a text that is too long is cut.
 pub const MSG_NOERROR: i32 = 0o10000;

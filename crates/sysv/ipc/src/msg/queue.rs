@@ -3,7 +3,7 @@
 use super::end::{self, At};
 use super::ring::Ring;
 use crate::waiters::Queue as WaitQueue;
-use crate::{directory as dir, perm, Ctx, Errno};
+use crate::{directory as dir, Ctx, Errno};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Kind, Msg};
 use vshmem_pool::lock::Guard;
@@ -32,15 +32,6 @@ impl Queue {
             index,
             id,
         })
-    }
-
-    /// The same for a fast path. `None` says nothing.
-    #[inline(always)]
-    pub fn find_fast(c: &Ctx, id: i32, wanted: u32) -> Option<Queue> {
-        let index = c.pool.ids().index(id);
-        let entry = c.pool.known_msg(index)?; // unpaid
-        let granted = dir::other_than(&entry.head, id) == 0 && perm::grants_fast(c, &entry.head, wanted);
-        granted.then_some(Queue { entry, index, id })
     }
 
     /// The queue at an index, in whatever state it is.

@@ -14,7 +14,7 @@ use super::waiter::register_receiver;
 use super::wary::Wary;
 use super::{wait, MSG_COPY, MSG_EXCEPT};
 use crate::give_way::{give_way, glance, is_crowd_possible};
-use crate::{perm, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS, PATIENCE};
+use crate::{perm, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS};
 use core::ops::ControlFlow;
 
 /// Pauses after another receiver was first.
@@ -25,41 +25,6 @@ enum Attempt {
     /// Nothing is at the head.
     Free,
     Slow,
-}
-
-/// `msgrcv` in the commonest case, put in line where the program comes in: the message is at the head, or is
-/// about to come. `None` says nothing; [`receive`] finds out. It can't panic.
-///
-/// # Safety
-/// As for [`receive`].
-#[inline(always)]
-pub unsafe fn try_receive_fast(
-    c: &Ctx,
-    id: i32,
-    text: *mut u8,
-    cap: usize,
-    mtyp: i64,
-    flg: i32,
-) -> Option<Received> {
-    if (cap > isize::MAX as usize) | (flg & MSG_COPY != 0) {
-        return None;
-    }
-    let queue = Queue::find_fast(c, id, perm::READ)?;
-    let into = Incoming::new(text, cap, flg);
-    let wanted = Wanted::new(mtyp, flg);
-    let now = c.kernel.now();
-    let mut rounds = 0;
-    loop {
-        // SAFETY: the caller vouches for the buffer.
-        match unsafe { attempt(c, &queue, into, wanted, now) } {
-            Ok(Attempt::Done(received)) => return Some(received),
-            Ok(Attempt::Free) if rounds < PATIENCE && flg & IPC_NOWAIT == 0 && c.kernel.spinning_pays() => {
-                rounds += 1;
-                c.kernel.spinning();
-            }
-            _ => return None,
-        }
-    }
 }
 
 /// `msgrcv`. Returns the number of bytes copied and the type.
@@ -326,5 +291,20 @@ pub fn stopped_in_the_middle<'a>(c: &'a Ctx, id: i32) -> impl FnOnce() -> std::v
         record_use(c, &queue.entry.receive, c.kernel.now());
         done::finish(&queue, &ring, head.pos, cells);
         text
+    }
+}
+
+/// Receives the message at the head without the lock, or not at all.
+///
+/// # Safety
+/// As for [`receive`].
+#[cfg(all(test, feature = "model"))]
+pub unsafe fn receive_at_once(c: &Ctx, id: i32, text: *mut u8, cap: usize) -> Option<Received> {
+    let queue = Queue::find(c, id).ok()?;
+    let (into, wanted) = (Incoming::new(text, cap, 0), Wanted::new(0, 0));
+    // SAFETY: the caller vouches for the buffer.
+    match unsafe { attempt(c, &queue, into, wanted, c.kernel.now()) } {
+        Ok(Attempt::Done(received)) => Some(received),
+        _ => None,
     }
 }

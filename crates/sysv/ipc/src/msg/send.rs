@@ -55,24 +55,6 @@ impl Attempt {
     }
 }
 
-/// `msgsnd` in the commonest case, put in line where the program comes in: nothing has to be waited for or
-/// looked up. True: done. False says nothing; [`send`] finds out. It can't panic.
-///
-/// # Safety
-/// As for [`send`].
-#[inline(always)]
-pub unsafe fn try_send_fast(c: &Ctx, id: i32, mtype: i64, text: *const u8, len: usize) -> bool {
-    if (len > c.pool.limits().msgmax as usize) | (mtype < 1) {
-        return false;
-    }
-    let message = Outgoing { kind: mtype, text, len };
-    match Queue::find_fast(c, id, perm::WRITE) {
-        // SAFETY: the caller vouches for the text.
-        Some(queue) => matches!(unsafe { attempt(c, &queue, message) }, Attempt::Done),
-        None => false,
-    }
-}
-
 /// `msgsnd`.
 ///
 /// # Safety
@@ -341,6 +323,17 @@ pub fn stopped_in_the_middle<'a>(c: &'a Ctx, id: i32, kind: i64, text: &'a [u8])
         // SAFETY: the cells are this sender's.
         unsafe { finish(Sender::of(c), &queue, &ring, tail.pos, message, c.kernel.now()) };
     }
+}
+
+/// Sends without the lock, or not at all.
+///
+/// # Safety
+/// As for [`send`].
+#[cfg(all(test, feature = "model"))]
+pub unsafe fn send_at_once(c: &Ctx, id: i32, message: Outgoing) -> bool {
+    let queue = Queue::find(c, id).ok();
+    // SAFETY: the caller vouches for the text.
+    queue.is_some_and(|queue| matches!(unsafe { attempt(c, &queue, message) }, Attempt::Done))
 }
 
 /// Sends under the lock, as who has found no room. `leave`: as who has waited for long.

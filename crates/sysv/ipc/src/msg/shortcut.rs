@@ -51,6 +51,7 @@ impl Shortcut {
         let granted = perm::stays_granted(c, cuid, mode, perm::READ | perm::WRITE)?;
         let ring = queue.ring(c)?;
         let reference = queue.reference();
+        c.pool.touch(c.me, reference);
         let process = c.pool.proc(c.me.slot)?; // unpaid
         let touched = process.touched.iter().find(|touched| touched.load(Relaxed) == reference)?;
         let sender = Sender { owner: c.me.slot as u16 + 1, pid: pid_word(c) };
@@ -154,6 +155,20 @@ impl Shortcut {
         }
         // SAFETY: the compare-and-swap made the cells ours; the caller vouches for the text.
         unsafe { finish(self.sender, &queue, ring, tail.pos, message, now) };
+        true
+    }
+
+    /// Is there a message at the head, or does one come while the caller `may` wait for it, round by round? The
+    /// sending end is not looked at, which would slow the sender down.
+    pub fn awaits_message(&self, may: impl Fn(u32) -> bool) -> bool {
+        let head = At::of(self.entry.receive.at.load());
+        let mut rounds = 0;
+        while self.ring.ready(head.pos).is_none() {
+            if head.slow || !may(rounds) {
+                return false;
+            }
+            rounds += 1;
+        }
         true
     }
 

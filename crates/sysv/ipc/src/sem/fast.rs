@@ -12,62 +12,13 @@
 use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
 use super::waiter::blocks;
 use super::{contend, slow, Attempt, Sembuf, SEMVMX};
-use crate::{directory as dir, perm, Ctx, Errno, MOST_ATTEMPTS, PATIENCE};
+use crate::{perm, Ctx, Errno, MOST_ATTEMPTS};
 use core::time::Duration;
 use vshmem_pool::atomic::{
     AtomicI64,
     Ordering::{Acquire, Relaxed},
 };
 use vshmem_pool::pair::Pair;
-
-/// One operation in the commonest case, put in line where the program comes in: the set is there, the caller
-/// is known to be allowed it, the value suffices or will in a moment, and no adjustment is beside the
-/// semaphore or to be recorded. True: done. False says nothing; [`op`] finds out. `c` must not be passed on
-/// from here, so that it never has to exist in memory.
-#[inline(always)]
-pub fn try_fast(c: &Ctx, id: i32, sop: Sembuf) -> bool {
-    if !sop.is_plain() {
-        return false;
-    }
-    let Some(entry) = c.pool.known_sem(c.pool.ids().index(id)) else {
-        return false;
-    };
-    let head = &entry.head;
-    let (nsems, cells) = (entry.nsems.load(Relaxed), entry.cells.load(Relaxed));
-    let num = u64::from(sop.num);
-    if num >= nsems {
-        return false;
-    }
-    let Some(cell) = c.pool.mem().known_at::<Pair>(cells.wrapping_add(num * 16)) else {
-        return false;
-    };
-    if !perm::grants_fast(c, head, perm::WRITE) {
-        return false;
-    }
-    // A waiter has the time to look at the clock before, and is expected to go on at once when it need not
-    // wait any more.
-    let before = if sop.op < 0 { c.kernel.now() } else { 0 };
-    let mut rounds = 0;
-    loop {
-        let (lo, hi) = cell.load();
-        // After the value was read: what is swapped below then belongs to this set, or has another
-        // generation.
-        let other = u64::from(dir::other_than(head, id));
-        let new = value(lo) + i32::from(sop.op);
-        // SEMVMX is all ones: a negative number is above it, too.
-        if (lo & SLOW | hi | other != 0) | (new as u32 > SEMVMX as u32) {
-            let waits = (lo & SLOW | hi | other == 0) & (new < 0) & !sop.nowait();
-            if !waits || rounds == PATIENCE || !c.kernel.spinning_pays() {
-                return false;
-            }
-            rounds += 1;
-            c.kernel.spinning();
-        } else if cell.cas_low(lo, with_value(lo, new, my_pid(c))) {
-            store_time(&entry.otime, if sop.op < 0 { before } else { c.kernel.now() });
-            return true;
-        }
-    }
-}
 
 /// `semop` and, with `timeout`, `semtimedop`.
 #[inline]
@@ -151,7 +102,8 @@ fn wait(
 pub fn attempt(c: &Ctx, set: &Set, cell: &Pair, sops: &[Sembuf]) -> Result<Attempt, Errno> {
     for _ in 0..MOST_ATTEMPTS {
         let (lo, hi) = cell.load();
-        // Removed, and perhaps another set since. Asked after the value was read, as in `try_fast`.
+        // Removed, and perhaps another set since: asked after the value was read. So what is swapped below
+        // belongs to this set, or has another generation.
         if lo & SLOW != 0 || !set.still() {
             return Ok(Attempt::Slow);
         }
@@ -215,91 +167,5 @@ pub fn record_time(c: &Ctx, set: &Set) {
 pub fn store_time(otime: &AtomicI64, now: i64) {
     if otime.load(Relaxed) != now {
         otime.store(now, Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sem::{self, SEM_UNDO};
-    use crate::testing::World;
-    use crate::{IPC_NOWAIT, IPC_PRIVATE};
-    use vshmem_pool::layout::ID_BIT;
-
-    fn plain(num: u16, op: i16) -> Sembuf {
-        Sembuf { num, op, flg: 0 }
-    }
-
-    fn flagged(op: i16, flg: i32) -> Sembuf {
-        Sembuf { num: 0, op, flg: flg as i16 }
-    }
-
-    #[test]
-    fn try_fast_does_what_the_call_does() {
-        let world = World::new(1 << 20);
-        let process = world.process();
-        let c = &process.ctx();
-        let id = sem::get(c, IPC_PRIVATE, 3, 0o666).unwrap();
-        assert!(try_fast(c, id, plain(2, 5)) && try_fast(c, id, plain(2, -4)));
-        assert_eq!(sem::getval(c, id, 2), Ok(1));
-        assert_eq!(sem::getpid(c, id, 2), Ok(process.pid()));
-        assert!(sem::stat(c, id).unwrap().otime != 0);
-        assert_eq!(sem::getval(c, id, 0), Ok(0));
-    }
-
-    #[test]
-    fn try_fast_leaves_alone_what_is_not_for_it() {
-        let world = World::new(1 << 20);
-        let (process, other) = (world.process(), world.process());
-        let c = &process.ctx();
-        let id = sem::get(c, IPC_PRIVATE, 1, 0o666).unwrap();
-        sem::setval(c, id, 0, SEMVMX).unwrap();
-        assert!(!try_fast(c, id, plain(0, 1)), "too much");
-        assert!(!try_fast(c, id, plain(1, 1)), "no such semaphore");
-        assert!(!try_fast(c, id, flagged(0, 0)), "waits for zero");
-        assert!(!try_fast(c, id, flagged(-1, SEM_UNDO.into())), "to be recorded");
-        for wrong in [0, -1, id ^ 1, id ^ 1 << 17, id & !(ID_BIT as i32), i32::MAX] {
-            assert!(!try_fast(c, wrong, plain(0, -1)), "no such id: {wrong:x}");
-        }
-        assert_eq!(sem::getval(c, id, 0), Ok(SEMVMX));
-        sem::setval(c, id, 0, 1).unwrap();
-        assert!(!try_fast(c, id, flagged(-2, IPC_NOWAIT)) && !try_fast(c, id, flagged(-2, 0)));
-        op(&other.ctx(), id, &[flagged(-1, SEM_UNDO.into())], None).unwrap();
-        assert!(!try_fast(c, id, plain(0, 1)), "the other may be dead");
-        op(c, id, &[plain(0, 1)], None).unwrap();
-        sem::remove(c, id).unwrap();
-        assert!(!try_fast(c, id, plain(0, 1)));
-    }
-
-    #[test]
-    fn try_fast_is_not_for_strangers() {
-        let world = World::new(1 << 20);
-        let process = world.process();
-        let c = &process.ctx();
-        let id = sem::get(c, IPC_PRIVATE, 1, 0o600).unwrap();
-        // Who the caller is has to be asked here, and that is not for it.
-        assert!(!try_fast(c, id, plain(0, 1)));
-        op(c, id, &[plain(0, 1)], None).unwrap();
-        assert_eq!(sem::getval(c, id, 0), Ok(1));
-    }
-
-    #[test]
-    fn try_fast_believes_no_offset() {
-        let world = World::new(1 << 20);
-        let process = world.process();
-        let c = &process.ctx();
-        let id = sem::get(c, IPC_PRIVATE, 1, 0o666).unwrap();
-        let entry = c.pool.sem(c.pool.ids().index(id)).unwrap();
-        let good = entry.cells.load(Relaxed);
-        entry.nsems.store(u64::MAX, Relaxed);
-        let len = c.pool.mem().len() as u64;
-        for bad in [good + 8, len, len - 8, u64::MAX - 15, 1 << 63] {
-            entry.cells.store(bad, Relaxed);
-            for num in [0, 1, u16::MAX] {
-                // Where it lies inside of the pool, it may be changed; never anything else.
-                try_fast(c, id, plain(num, 1));
-            }
-        }
-        assert!(world.is_untouched_outside());
     }
 }

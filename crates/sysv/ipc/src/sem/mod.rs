@@ -41,7 +41,7 @@ pub use ctl::{
     getall, getncnt, getpid, getval, getzcnt, highest, info, nsems, set, setall, setval, stat, stat_index,
     SemDs, SemInfo,
 };
-pub use fast::{op, try_fast};
+pub use fast::op;
 pub use get::get;
 pub use remove::remove;
 pub(crate) use repay::{reap_process, undo_own};
@@ -75,7 +75,7 @@ impl Sembuf {
     pub fn nowait(self) -> bool {
         self.flg as i32 & crate::IPC_NOWAIT != 0
     }
-    /// Is it one that [`try_fast`] is for: no waiting for zero, and no `SEM_UNDO`?
+    /// Is it no waiting for zero, and without `SEM_UNDO`?
     #[inline(always)]
     pub fn is_plain(self) -> bool {
         (self.op != 0) & !self.undo()

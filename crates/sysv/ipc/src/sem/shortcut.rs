@@ -15,7 +15,7 @@
 //! * What is asked after the value was read by those that load it (is the set the same, is there no
 //!   adjustment) is asked here after the call began and before the swap. If the set was removed in between
 //!   and its memory became another one's, the semaphore has another generation, as there
-//!   ([`super::fast::try_fast`]); that a word of the same generation has this process's pid could only be its
+//!   ([`super::fast`]); that a word of the same generation has this process's pid could only be its
 //!   own doing.
 //!
 //! A guess that fails is forgotten. Another is kept only where the process finds its own pid in a semaphore:
@@ -76,7 +76,7 @@ unsafe fn cell_at<'a>(first: u64, num: u64) -> &'a Pair {
 }
 
 /// Does the id still name the set, and does the entry say of it what it said in `word`? Asked after the value
-/// was read, see [`super::fast::try_fast`].
+/// was read, see [`super::fast`].
 #[inline(always)]
 fn is_same(entry: &Sem, id: i32, word: impl Fn(usize) -> u64) -> bool {
     let head = &entry.head;
@@ -238,7 +238,8 @@ impl Shortcut {
         }
         // The process may have turned to another pool since the shortcut was read: the slot is one of `c`'s.
         let index = c.pool.ids().index(id);
-        if !c.pool.known_sem(index).is_some_and(|known| core::ptr::eq(known, entry)) {
+        if !c.pool.sem(index).is_some_and(|found| core::ptr::eq(found, entry)) {
+            // unpaid
             return None;
         }
         let before = match Beside::of(hi) {

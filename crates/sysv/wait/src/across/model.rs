@@ -80,10 +80,7 @@ impl User {
         across.join();
         let kernel = NodeKernel { across, process: node.process() };
         let c = &Ctx { kernel: &kernel, me: self.id, member: node.member, ..c.clone() };
-        let sop = sem::Sembuf { num: 0, op: by, flg: 0 };
-        if !sem::try_fast(c, set, sop) {
-            sem::op(c, set, &[sop], None).unwrap();
-        }
+        sem::op(c, set, &[sem::Sembuf { num: 0, op: by, flg: 0 }], None).unwrap();
     }
 }
 

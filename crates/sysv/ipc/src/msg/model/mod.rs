@@ -11,7 +11,7 @@ mod waiting;
 
 use super::queue::Queue;
 use super::shortcut::Shortcut;
-use super::{receive, send, space, try_receive_fast, try_send_fast, Outgoing};
+use super::{receive, send, space, Outgoing};
 use crate::modelled::{act, is_in_order, world, LOOKS};
 use crate::{msg, Ctx, Errno, IPC_NOWAIT, IPC_PRIVATE};
 use core::time::Duration;
@@ -74,7 +74,6 @@ fn message(text: &[u8]) -> u64 {
 
 /// What the process remembers of the queue, once it has used it.
 fn shortcut(c: &Ctx, id: i32) -> Option<Shortcut> {
-    c.pool.touch(c.me, Queue::find(c, id).ok()?.reference());
     Shortcut::to(c, id, true).map(|(shortcut, _)| shortcut)
 }
 
@@ -87,7 +86,7 @@ fn send_one(c: &Ctx, id: i32, call: Call, text: &[u8]) -> bool {
                 let message = Outgoing { kind: 1, text: at, len };
                 let by_shortcut =
                     shortcut(c, id).is_some_and(|queue| queue.send(id, message, c.kernel.now()));
-                return by_shortcut || try_send_fast(c, id, 1, at, len);
+                return by_shortcut || send::send_at_once(c, id, message);
             }
             Wait => send::send(c, id, 1, at, len, 0),
             SendSlowly => send::send_under_lock(c, id, 1, text, false),
@@ -107,10 +106,10 @@ fn receive_one(c: &Ctx, id: i32, call: Call) -> Option<u64> {
             Receive => {
                 let by_shortcut = |queue: Shortcut| queue.receive(id, at, MOST, 0, 0, c.kernel.now());
                 let received = shortcut(c, id).and_then(by_shortcut);
-                received.or_else(|| try_receive_fast(c, id, at, MOST, 0, IPC_NOWAIT))
+                received.or_else(|| receive::receive_at_once(c, id, at, MOST))
             }
-            Await => receive(c, id, at, MOST, 0, 0).ok(),
-            _ => receive(c, id, at, MOST, 0, IPC_NOWAIT).ok(),
+            Await => receive::receive(c, id, at, MOST, 0, 0).ok(),
+            _ => receive::receive(c, id, at, MOST, 0, IPC_NOWAIT).ok(),
         }
     };
     came.map(|(len, _)| message(&text[..len]))

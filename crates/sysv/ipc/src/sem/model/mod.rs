@@ -4,6 +4,7 @@ mod dying;
 mod undoing;
 mod waiting;
 
+use super::set::{Set, SLOW};
 use super::shortcut::{op_guessed, Guesses, Shortcut};
 use super::{Sembuf, SEM_UNDO};
 use crate::modelled::is_in_order;
@@ -52,8 +53,6 @@ fn semop(c: &Ctx, id: i32, sop: Sembuf) -> Result<(), Errno> {
     if let Some(performed) = Shortcut::to(c, id).filter(|_| sop.op != 0).and_then(by_shortcut) {
         performed.at(c.kernel.now());
         Ok(())
-    } else if sem::try_fast(c, id, sop) {
-        Ok(())
     } else {
         sem::op(c, id, &[sop], None)
     }
@@ -74,9 +73,10 @@ fn value(world: &World, id: i32) -> i32 {
     is_in_order(c);
     let value = sem::getval(c, id, 0).unwrap();
     // Nobody waits, and fast paths may go on, at the latest when somebody has come after the dead.
-    let entry = c.pool.sem(id as u32 & 0x1ffff).unwrap(); // unpaid
-    assert_eq!(entry.first_waiter.load(vshmem_pool::atomic::Ordering::Relaxed), 0, "somebody waits");
+    let set = Set::find(c, id).unwrap();
+    assert!(!set.has_waiters(), "somebody waits");
     semop(c, id, at_once(1)).unwrap();
-    assert!(sem::try_fast(c, id, at_once(1)), "nobody may go on");
+    let (lo, hi) = set.cell(c, 0).unwrap().load();
+    assert_eq!((lo & SLOW, hi), (0, 0), "nobody may go on");
     value
 }
