@@ -10,7 +10,7 @@ use std::time::Duration;
 use vshmem_ipc::{Cred, Kernel, Waited};
 use vshmem_pool::budget::ASK;
 use vshmem_pool::layout::WAITING;
-use vshmem_pool::lock::PATIENCE;
+use vshmem_pool::tuning::LOCK_NS;
 use vshmem_pool::Mem;
 
 /// The honest process's pid.
@@ -24,7 +24,7 @@ pub const STOPPED: u32 = 103;
 const STANDSTILL: u64 = 100_000_000_000;
 /// Nanoseconds that a call may wait, between the sleeps that its caller wants: that long for all locks
 /// together, and some pauses more, the last of which are those of locks that are found to be too much.
-const DEADLINE: u64 = PATIENCE + 2_000_000_000;
+const DEADLINE: u64 = LOCK_NS + 2_000_000_000;
 /// The processor's time for the same, whatever the call's budget. A call with all of a budget needs a third
 /// of a second, and several times that where its memory is watched.
 const BUSY: u64 = 6_000_000_000;

@@ -21,6 +21,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 use vshmem_ipc::{liveness, shm, Errno};
 use vshmem_pool::lock::SignalsBlocked;
+use vshmem_pool::tuning::SLOT_LOOKS;
 use vshmem_pool::{Ctx, Pool, ProcId};
 use vshmem_transport::{process, Handle, Liveness, MapError};
 use vshmem_wait::Heartbeat;
@@ -189,7 +190,7 @@ pub fn known_in(index: usize) -> Option<Ctx<'static>> {
 #[inline(never)]
 fn become_known(index: usize) -> Result<(&'static Page, u64), Errno> {
     let _errno = errno::ErrnoGuard::now();
-    let mut looks = liveness::LOOKS;
+    let mut looks = SLOT_LOOKS;
     let (page, known, has_inherited) = loop {
         match enter_pool(index) {
             Err(Errno::INSIDE) if looks > 0 && !gate::is_inside() => {

@@ -8,15 +8,7 @@ use crate::{Ctx, Errno};
 use core::ops::ControlFlow;
 use core::time::Duration;
 use vshmem_pool::lock::SignalsBlocked;
-
-/// How long others are given way, as long as anything changes,
-const LONG: Duration = Duration::from_millis(10);
-/// and how long where nothing does, in nanoseconds: longer than it takes to wake the next one,
-const STILL: u64 = 500_000;
-/// and so often at least: busy processors may be back late.
-pub const OFTEN: u32 = 4;
-/// Looks between two times that the processor is left to others.
-const LOOKS: u32 = 20;
+use vshmem_pool::tuning::{FEWEST_GIVE_WAYS, GIVE_WAY_NS, GIVE_WAY_ROUNDS, GIVE_WAY_STILL_NS};
 
 /// Gives others way until a `look` says what has become of the wait; `None`: it is time to sleep. `watched`
 /// is what others change.
@@ -26,7 +18,8 @@ pub fn give_way<T>(
     watched: impl Fn() -> u64,
     mut look: impl FnMut() -> Result<ControlFlow<T>, Errno>,
 ) -> Result<Option<T>, Errno> {
-    let (long, often) = timeout.filter(|t| *t < LONG).map_or((LONG, OFTEN), |t| (t, 1));
+    let brief = timeout.map(|t| t.as_nanos()).filter(|t| *t < GIVE_WAY_NS.into());
+    let (most, fewest) = brief.map_or((GIVE_WAY_NS, FEWEST_GIVE_WAYS), |t| (t as u64, 1));
     let signals = SignalsBlocked::new(c.kernel);
     let begun = c.kernel.monotonic();
     let (mut times, mut seen, mut changed) = (0, None, begun);
@@ -35,7 +28,7 @@ pub fn give_way<T>(
         if c.kernel.is_child_of(c.pid) || signals.signal_waits() {
             return Err(Errno::EINTR);
         }
-        for _ in 0..LOOKS {
+        for _ in 0..GIVE_WAY_ROUNDS {
             if let ControlFlow::Break(end) = look()? {
                 return Ok(Some(end));
             }
@@ -46,8 +39,8 @@ pub fn give_way<T>(
         if seen != before {
             changed = now;
         }
-        let is_late = now.saturating_sub(begun) > long.as_nanos() as u64;
-        if times >= often && (is_late || now.saturating_sub(changed) > STILL) {
+        let is_late = now.saturating_sub(begun) > most;
+        if times >= fewest && (is_late || now.saturating_sub(changed) > GIVE_WAY_STILL_NS) {
             break;
         }
     }

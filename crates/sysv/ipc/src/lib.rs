@@ -47,14 +47,6 @@ pub const IPC_PRIVATE: i32 = 0;
 pub const IPC_CREAT: i32 = 0o1000;
 /// `IPC_EXCL`.
 pub const IPC_EXCL: i32 = 0o2000;
-/// Rounds that a shortcut waits for somebody else who is just about to come: as long as the answer takes in a
-/// ping-pong.
-pub const PATIENCE: u32 = 40;
-
-/// So often somebody else may be faster, before a fast path leaves it to the slow one: as a rule once or
-/// twice.
-const MOST_ATTEMPTS: u32 = 1000;
-
 /// `IPC_NOWAIT`.
 pub const IPC_NOWAIT: i32 = 0o4000;
 

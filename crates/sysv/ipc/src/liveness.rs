@@ -3,10 +3,10 @@
 use crate::{
     directory as dir, end_waits, msg, pid_word_in, reclaim, sem, shm, Budget, Ctx, Kernel, Pool, ProcId,
 };
-use core::time::Duration;
 use vshmem_pool::atomic::{AtomicU32, Ordering::Relaxed};
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::SignalsBlocked;
+use vshmem_pool::tuning::{SLOT_LOOKS, SLOT_NAP};
 
 /// Dead slots that a new process cleans up on its way in, at the most.
 const REAPED_PER_CLAIM: u32 = 4;
@@ -14,12 +14,9 @@ const REAPED_PER_CLAIM: u32 = 4;
 const LOOKED_AT_NEARBY: usize = 8;
 const LOOKED_AT_IN_TURN: u32 = 4;
 
-/// How often a newcomer to a full pool looks whether the one who cleans up has made room.
-pub const LOOKS: u32 = 200;
-
-/// Waits before the next of those looks.
+/// A newcomer naps before it looks again whether a full pool has room.
 pub fn nap(kernel: &dyn Kernel) {
-    kernel.wait(&AtomicU32::new(0), 0, Some(Duration::from_millis(5)));
+    kernel.wait(&AtomicU32::new(0), 0, Some(SLOT_NAP));
 }
 
 /// Takes a process slot. Each new process also looks after a few others, so that the dead don't pile up.
@@ -35,7 +32,7 @@ pub fn claim(
     let budget = Budget::default();
     let as_me =
         |me| Ctx { pool, kernel, me, pid, namespace: (started >> 32) as u32, member, budget: budget.half() };
-    for _ in 0..LOOKS {
+    for _ in 0..SLOT_LOOKS {
         if let Some(me) = pool.claim_process(kernel, &budget, member, pid, started, claim) {
             reap_some(&as_me(me), me.slot);
             return Some(me);

@@ -19,7 +19,7 @@ use vshmem_pool::layout::{PAGE, WAITING};
 use vshmem_pool::{Budget, Mem, Params};
 
 /// No test waits longer than this for anything.
-pub const PATIENCE: Duration = Duration::from_secs(15);
+pub const LONGEST_TEST: Duration = Duration::from_secs(15);
 
 /// Zeroed, page-aligned memory between two margins that nobody may touch.
 struct Memory {
@@ -441,13 +441,13 @@ pub struct Task<T> {
 impl<T> Task<T> {
     /// What came of it; it must not take longer than a test may.
     pub fn result(self) -> T {
-        self.result.recv_timeout(PATIENCE).expect("it came to an end")
+        self.result.recv_timeout(LONGEST_TEST).expect("it came to an end")
     }
 
     /// What came of it, or `None` if its process was killed on the way.
     pub fn result_or_death(self) -> Option<T> {
         let begin = Instant::now();
-        while begin.elapsed() < PATIENCE {
+        while begin.elapsed() < LONGEST_TEST {
             if let Ok(value) = self.result.recv_timeout(Duration::from_millis(1)) {
                 return Some(value);
             }
@@ -468,7 +468,7 @@ impl<T> Task<T> {
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "it never happened that {what}");
+        assert!(begin.elapsed() < LONGEST_TEST, "it never happened that {what}");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -579,7 +579,7 @@ impl Kernel for Process {
             if self.interrupted.swap(false, SeqCst) {
                 break Waited::Interrupted;
             }
-            let left = end.map_or(PATIENCE, |e| e.saturating_duration_since(Instant::now()));
+            let left = end.map_or(LONGEST_TEST, |e| e.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 break Waited::TimedOut;
             }

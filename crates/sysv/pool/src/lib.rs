@@ -20,6 +20,7 @@
 //! | [`doorbell`] | which member rings whose doorbell |
 //! | [`memory_requests`] | requests of machines for memory of the host |
 //! | [`budget`] | what a call may spend on looking at a pool |
+//! | [`tuning`] | how long threads spin, nap and sleep |
 #![deny(unsafe_op_in_unsafe_fn)]
 #![no_std]
 
@@ -45,6 +46,7 @@ pub mod model;
 pub mod pair;
 mod pool;
 pub mod process;
+pub mod tuning;
 mod uuid;
 
 #[cfg(test)]

@@ -44,14 +44,11 @@ mod tests;
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::SeqCst};
 use crate::layout::{MAX_MEMBERS, MEMORY_REQUESTS, PAGE};
+use crate::tuning::UNFETCHED_PASSES;
 use crate::Pool;
 
 /// Most pages of one request.
 pub const MAX_PAGES: u64 = 512;
-/// Calls of [`Pool::forget_unfetched`] after which an answer is thrown away that its requester has not
-/// fetched.
-const LOOKS_UNTIL_FORGOTTEN: u8 = 2;
-
 const FREE: u64 = 0;
 const REQUESTED: u64 = 1;
 const GIVEN: u64 = 2;
@@ -154,7 +151,7 @@ fn forget(slot: &AtomicU64, last: &mut (u64, u8)) {
         return;
     }
     last.1 += 1;
-    if last.1 >= LOOKS_UNTIL_FORGOTTEN {
+    if last.1 >= UNFETCHED_PASSES {
         replace(slot, word, freed(word));
         *last = (0, 0);
     }

@@ -11,7 +11,7 @@ use crate::sys;
 use core::ffi::CStr;
 
 /// Lines of a map, at the most.
-const MOST: usize = 32;
+const MOST_LINES: usize = 32;
 /// Longest file that is read, in bytes.
 const LONGEST: usize = 2048;
 /// The id that no user has: the kernel refuses to assign it.
@@ -22,7 +22,7 @@ const OVERFLOW: u32 = 65534;
 /// Ids of this kernel and of pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdMap {
-    lines: [Line; MOST],
+    lines: [Line; MOST_LINES],
     count: usize,
 }
 
@@ -69,7 +69,7 @@ impl core::error::Error for IdMapError {}
 
 impl IdMap {
     /// Ids are the same inside and outside.
-    pub const SAME: IdMap = IdMap { lines: [Line { inside: 0, outside: 0, count: 0 }; MOST], count: 0 };
+    pub const SAME: IdMap = IdMap { lines: [Line { inside: 0, outside: 0, count: 0 }; MOST_LINES], count: 0 };
 
     /// The id in pools of one of this kernel; [`NOBODYS`] if it is in no line.
     pub fn outside(&self, id: u32) -> u32 {

@@ -19,6 +19,7 @@
 use crate::descriptor::{Descriptor, Owned};
 use crate::error::JoinError;
 use crate::sys::{self, Errno};
+use vshmem_pool::tuning::{MARKING_LOOKS, MARKING_NAP_NS};
 use vshmem_pool::Pool;
 
 /// The host's identity.
@@ -29,9 +30,6 @@ const MARKING: i64 = 1 << 61;
 /// A marked file was changed in this second or later, in 2106; its low 32 bits, and the nanoseconds, were
 /// drawn at random.
 const MARK: i64 = 1 << 32;
-/// How many milliseconds another process may take for that.
-const PATIENCE: u32 = 1000;
-
 /// What tells this kernel from others.
 pub(crate) enum Kernel {
     /// This.
@@ -112,10 +110,10 @@ struct Alone<'f>(&'f Owned);
 
 impl Alone<'_> {
     fn wait(file: &Owned) -> Result<Alone<'_>, JoinError> {
-        for _ in 0..PATIENCE {
+        for _ in 0..MARKING_LOOKS {
             match set(file, libc::F_WRLCK) {
                 Ok(()) => return Ok(Alone(file)),
-                Err(Errno(libc::EAGAIN | libc::EACCES)) => sys::nap(1_000_000),
+                Err(Errno(libc::EAGAIN | libc::EACCES)) => sys::nap(MARKING_NAP_NS),
                 Err(other) => return Err(other.into()),
             }
         }

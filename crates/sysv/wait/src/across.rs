@@ -39,6 +39,7 @@ use crate::spin;
 use crate::wakeups::Wakeups;
 use core::time::Duration;
 use vshmem_pool::atomic::{fence, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use vshmem_pool::tuning::SILENCE_NS;
 use vshmem_pool::{Pool, Sleeper};
 use vshmem_transport::Handle;
 
@@ -70,9 +71,6 @@ pub struct Heartbeat {
     since: AtomicU64,
 }
 
-/// A back end without a heartbeat for so many nanoseconds is dead.
-const SILENCE: u64 = 3_000_000_000;
-
 impl Heartbeat {
     /// Nothing is known yet.
     pub const fn new() -> Heartbeat {
@@ -87,7 +85,7 @@ impl Heartbeat {
             self.since.store(now.max(1), Relaxed);
             return true;
         }
-        now.saturating_sub(since) < SILENCE
+        now.saturating_sub(since) < SILENCE_NS
     }
 }
 
@@ -182,10 +180,10 @@ mod tests {
     fn a_heartbeat_is_seen_while_it_changes() {
         let heartbeat = Heartbeat::new();
         assert!(heartbeat.is_alive(7, 1), "the first look");
-        assert!(heartbeat.is_alive(7, SILENCE), "not silent for long");
-        assert!(!heartbeat.is_alive(7, SILENCE + 1));
-        assert!(heartbeat.is_alive(8, SILENCE + 2), "it heartbeats again");
-        assert!(heartbeat.is_alive(8, 2 * SILENCE + 1));
-        assert!(!heartbeat.is_alive(8, 2 * SILENCE + 2));
+        assert!(heartbeat.is_alive(7, SILENCE_NS), "not silent for long");
+        assert!(!heartbeat.is_alive(7, SILENCE_NS + 1));
+        assert!(heartbeat.is_alive(8, SILENCE_NS + 2), "it heartbeats again");
+        assert!(heartbeat.is_alive(8, 2 * SILENCE_NS + 1));
+        assert!(!heartbeat.is_alive(8, 2 * SILENCE_NS + 2));
     }
 }

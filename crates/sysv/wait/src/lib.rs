@@ -24,6 +24,7 @@ mod wakeups;
 
 use core::time::Duration;
 use vshmem_pool::atomic::{AtomicU32, Ordering};
+use vshmem_pool::tuning::FEWEST_SPIN_ROUNDS;
 
 pub use across::{Across, Heartbeat};
 pub use nap::Waited;
@@ -77,7 +78,7 @@ pub fn rounds(scope: Scope<'_>) -> u32 {
 pub fn glance(scope: Scope<'_>) -> u32 {
     match scope {
         Scope::Kernel => spin::glance(),
-        Scope::Machines(_) => spin::LEAST,
+        Scope::Machines(_) => FEWEST_SPIN_ROUNDS,
     }
 }
 

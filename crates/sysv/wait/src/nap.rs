@@ -2,12 +2,8 @@
 
 use core::time::Duration;
 use vshmem_pool::atomic::{AtomicU32, Ordering};
+use vshmem_pool::tuning::{FIRST_NAP, LONGEST_NAP};
 use vshmem_transport::asleep;
-
-/// The first nap. The kernel's timer slack makes it about 50 us longer.
-const FIRST: Duration = Duration::from_micros(2);
-/// The longest: how late a sleeper may be.
-pub const LONGEST: Duration = Duration::from_millis(2);
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +32,7 @@ pub fn wait(
     bed: impl Fn(Duration) -> Option<Waited>,
 ) -> Waited {
     let mut left = timeout.unwrap_or(Duration::MAX);
-    let mut nap = FIRST;
+    let mut nap = FIRST_NAP;
     while word.load(Ordering::Acquire) == expected {
         if left.is_zero() {
             return Waited::TimedOut;
@@ -49,7 +45,7 @@ pub fn wait(
             None => {}
         }
         left = left.saturating_sub(this);
-        nap = (nap * 2).min(LONGEST);
+        nap = (nap * 2).min(LONGEST_NAP);
     }
     Waited::Woken
 }

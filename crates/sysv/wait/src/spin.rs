@@ -10,29 +10,11 @@
 //!   so it spins as well. And one that has not slept for long tries, too.
 
 use vshmem_pool::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use vshmem_pool::tuning::*;
 
-/// Rounds of a pause each: some 30 us.
-const MOST: u32 = 1000;
-/// Rounds of a new try. Where both sides have come to sleep, the other one must first be woken before it can
-/// be fast, so a try has to outlast a wake-up, or they would never find back.
-const TRY: u32 = 3 * MOST;
-/// So many times as long is worth it across machines.
-const ACROSS: u32 = 10;
-/// A process that has not slept for so many nanoseconds can spend a try.
-const LONG: u64 = 1_000_000;
-/// Below this many rounds it is not worth beginning: some 2 us.
-pub(crate) const LEAST: u32 = 60;
-/// After so many waits without spinning, spinning is tried again; after twice as many each time that it
-/// fails,
-const TRY_AGAIN: u32 = 256;
-/// up to this.
-const TRY_SELDOM: u32 = 4096;
-/// Across machines a wake-up costs so much more that it is tried again after so much fewer waits.
-const SOONER: u32 = 8;
-
-static BUDGET: AtomicU32 = AtomicU32::new(MOST);
+static BUDGET: AtomicU32 = AtomicU32::new(SPIN_ROUNDS);
 static SKIPPED: AtomicU32 = AtomicU32::new(0);
-static INTERVAL: AtomicU32 = AtomicU32::new(TRY_AGAIN);
+static INTERVAL: AtomicU32 = AtomicU32::new(TRY_INTERVAL);
 /// The last rounds were a try.
 static TRYING: AtomicBool = AtomicBool::new(false);
 /// Somebody was woken since this process last waited.
@@ -43,11 +25,10 @@ static CPUS: AtomicU32 = AtomicU32::new(0);
 
 /// The last rounds were a try after a waking in a flow.
 static AFTER_WAKING: AtomicBool = AtomicBool::new(false);
-/// So many wakings in a flow are left without a try,
+/// Wakings in a flow that are left without a try.
 static WOKEN_SKIPS: AtomicU32 = AtomicU32::new(0);
-/// as many as after the try before, twice as many each time that it fails, up to this.
+/// Wakings that were left without one after the last try: twice as many each time that it fails.
 static WOKEN_INTERVAL: AtomicU32 = AtomicU32::new(0);
-const SELDOM_IN_FLOW: u32 = 63;
 
 /// What [`pause`] does: 0: not known yet.
 static PAUSE: AtomicU32 = AtomicU32::new(0);
@@ -129,34 +110,34 @@ pub(crate) fn glance() -> u32 {
     if cpus() < 2 {
         0
     } else {
-        LEAST
+        FEWEST_SPIN_ROUNDS
     }
 }
 
 /// As [`rounds`] where it may be another kernel's. That has another processor, whatever this kernel has, and
 /// a doorbell or a nap costs far more.
 pub(crate) fn rounds_across() -> u32 {
-    ACROSS * budget(SOONER)
+    ROUNDS_ACROSS * budget(TRIES_ACROSS)
 }
 
 /// The same on one kernel, whatever its processors. New tries come so many times as often.
 fn budget(sooner: u32) -> u32 {
     let budget = BUDGET.load(Relaxed);
     let woke = WOKE.load(Relaxed);
-    if budget >= LEAST && !woke {
+    if budget >= FEWEST_SPIN_ROUNDS && !woke {
         TRYING.store(false, Relaxed);
         return budget;
     }
     if woke && is_leisurely() {
         TRYING.store(true, Relaxed);
-        return TRY;
+        return TRY_ROUNDS;
     }
     let interval = INTERVAL.load(Relaxed);
     if SKIPPED.fetch_add(1, Relaxed) >= interval / sooner {
         SKIPPED.store(0, Relaxed);
-        INTERVAL.store((interval * 2).min(TRY_SELDOM), Relaxed);
+        INTERVAL.store((interval * 2).min(LONGEST_TRY_INTERVAL), Relaxed);
         TRYING.store(true, Relaxed);
-        return TRY;
+        return TRY_ROUNDS;
     }
     0
 }
@@ -164,7 +145,7 @@ fn budget(sooner: u32) -> u32 {
 /// Was the last wait over before the rounds were? Nothing else is looked at, so this costs next to nothing.
 #[inline]
 pub fn pays() -> bool {
-    BUDGET.load(Relaxed) == MOST
+    BUDGET.load(Relaxed) == SPIN_ROUNDS
 }
 
 /// Tells whether the wait was over before the rounds were.
@@ -174,13 +155,13 @@ pub fn spun(worth_it: bool) {
         tried_in_flow(worth_it);
     }
     if worth_it {
-        if BUDGET.load(Relaxed) != MOST {
-            BUDGET.store(MOST, Relaxed);
+        if BUDGET.load(Relaxed) != SPIN_ROUNDS {
+            BUDGET.store(SPIN_ROUNDS, Relaxed);
         }
         // A try that ends well may still have taken longer than sleeping: that alone is no reason to try more
         // often.
-        if !TRYING.load(Relaxed) && INTERVAL.load(Relaxed) != TRY_AGAIN {
-            INTERVAL.store(TRY_AGAIN, Relaxed);
+        if !TRYING.load(Relaxed) && INTERVAL.load(Relaxed) != TRY_INTERVAL {
+            INTERVAL.store(TRY_INTERVAL, Relaxed);
         }
         waited();
     } else if !TRYING.load(Relaxed) {
@@ -192,7 +173,7 @@ pub fn spun(worth_it: bool) {
 /// just woken comes back to it while it still looks, so that it is spared being woken in turn: a try each
 /// time is little, compared with that time.
 fn is_leisurely() -> bool {
-    now().wrapping_sub(SLEPT.load(Relaxed)) > LONG
+    now().wrapping_sub(SLEPT.load(Relaxed)) > LEISURE_NS
 }
 
 /// Nanoseconds of a clock that is read without entering the kernel, as a rule.
@@ -224,16 +205,17 @@ fn rounds_of(woke: bool, rounds: impl FnOnce() -> u32) -> u32 {
         if left == 0 {
             TRYING.store(true, Relaxed);
             AFTER_WAKING.store(true, Relaxed);
-            return TRY;
+            return TRY_ROUNDS;
         }
         WOKEN_SKIPS.store(left - 1, Relaxed);
     }
-    rounds().max(LEAST)
+    rounds().max(FEWEST_SPIN_ROUNDS)
 }
 
 /// A try in a flow has ended.
 fn tried_in_flow(worth_it: bool) {
-    let interval = if worth_it { 0 } else { (2 * WOKEN_INTERVAL.load(Relaxed) + 1).min(SELDOM_IN_FLOW) };
+    let interval =
+        if worth_it { 0 } else { (2 * WOKEN_INTERVAL.load(Relaxed) + 1).min(LONGEST_FLOW_INTERVAL) };
     WOKEN_INTERVAL.store(interval, Relaxed);
     WOKEN_SKIPS.store(interval, Relaxed);
 }
@@ -278,36 +260,36 @@ mod tests {
     /// One test, because what is tested is the process's.
     #[test]
     fn spinning_is_given_up_where_it_does_not_pay() {
-        assert_eq!(budget(1), MOST);
+        assert_eq!(budget(1), SPIN_ROUNDS);
         woke();
-        assert_eq!(budget(1), TRY, "it has not slept for long");
+        assert_eq!(budget(1), TRY_ROUNDS, "it has not slept for long");
         spun(false);
         slept();
         woke();
-        assert_eq!(until_spinning(), (TRY_AGAIN, TRY), "who woke somebody sleeps");
+        assert_eq!(until_spinning(), (TRY_INTERVAL, TRY_ROUNDS), "who woke somebody sleeps");
         spun(false);
-        assert_eq!(until_spinning(), (2 * TRY_AGAIN, TRY), "tries become rarer");
+        assert_eq!(until_spinning(), (2 * TRY_INTERVAL, TRY_ROUNDS), "tries become rarer");
         spun(true);
-        assert_eq!(budget(1), MOST, "the wait is over");
+        assert_eq!(budget(1), SPIN_ROUNDS, "the wait is over");
         spun(true);
         woke();
-        assert_eq!(until_spinning().0, TRY_AGAIN, "spinning has paid");
+        assert_eq!(until_spinning().0, TRY_INTERVAL, "spinning has paid");
         waited();
         for rounds in [1000, 500, 250, 125, 62] {
             assert_eq!(budget(1), rounds);
             spun(false);
         }
         for skips in [0, 1, 3, 7, 15, 31, 63, 63] {
-            assert!((0..skips).all(|_| rounds_of(true, || 0) == LEAST), "in vain before");
-            assert_eq!(rounds_of(true, || 0), TRY, "whoever was woken comes");
+            assert!((0..skips).all(|_| rounds_of(true, || 0) == FEWEST_SPIN_ROUNDS), "in vain before");
+            assert_eq!(rounds_of(true, || 0), TRY_ROUNDS, "whoever was woken comes");
             spun(false);
         }
-        assert_eq!((rounds_of(false, || 0), rounds_of(false, || 99)), (LEAST, 99));
+        assert_eq!((rounds_of(false, || 0), rounds_of(false, || 99)), (FEWEST_SPIN_ROUNDS, 99));
         tried_in_flow(true);
-        assert_eq!(rounds_of(true, || 0), TRY, "it has paid");
+        assert_eq!(rounds_of(true, || 0), TRY_ROUNDS, "it has paid");
         AFTER_WAKING.store(false, Relaxed);
-        assert_eq!(until_spinning().1, TRY, "failures use the budget up");
+        assert_eq!(until_spinning().1, TRY_ROUNDS, "failures use the budget up");
         spun(true);
-        assert_eq!(budget(1), MOST);
+        assert_eq!(budget(1), SPIN_ROUNDS);
     }
 }

@@ -6,6 +6,7 @@ use crate::shortcuts::{place, Places};
 use crate::{permit, state, tls};
 use core::sync::atomic::{fence, Ordering};
 use vshmem_ipc::Granted;
+use vshmem_pool::tuning::SHORTCUT_ROUNDS;
 use vshmem_pool::Ctx;
 use vshmem_wait::spin;
 
@@ -24,7 +25,7 @@ pub fn key(id: i32) -> u64 {
 /// Pauses before another look at an IPC object that is about to change; false if the caller has looked for long
 /// enough.
 pub fn looks_again(rounds: u32) -> bool {
-    let looks_again = rounds < vshmem_ipc::PATIENCE && spin::pays();
+    let looks_again = rounds < SHORTCUT_ROUNDS && spin::pays();
     if looks_again {
         spin::pause();
     }

@@ -43,7 +43,7 @@ pub(crate) fn pieces(c: &Ctx, index: u32, each: &mut dyn FnMut(u64, u64) -> bool
     each(queue.entry.log.load(Relaxed), Log::size(LOG_ENTRIES));
     let ring = queue.entry.ring.load(Relaxed);
     if ring != 0 {
-        let cells = queue.entry.cells.load(Relaxed).min(ring::MOST.into());
+        let cells = queue.entry.cells.load(Relaxed).min(ring::MOST_CELLS.into());
         each(ring, ring::bytes(cells));
     }
     retired::each_ring(c, &queue, |ring| {

@@ -1,9 +1,10 @@
 //! The two ends of a ring: position and counts, moved by one compare-and-swap.
 
-use crate::{pid_word, Ctx, MOST_ATTEMPTS};
+use crate::{pid_word, Ctx};
 use vshmem_pool::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use vshmem_pool::layout::MsgEnd;
 use vshmem_pool::log::{Full, Txn};
+use vshmem_pool::tuning::{FAST_ATTEMPTS, MOST_BEATEN, MOST_DOUBLED};
 
 /// Fast paths keep off.
 pub const SLOW: u64 = 1 << 63;
@@ -73,7 +74,7 @@ const _: () = {
 #[inline]
 pub fn read(end: &MsgEnd) -> At {
     let mut pair = end.at.load();
-    for _ in 0..MOST_ATTEMPTS {
+    for _ in 0..FAST_ATTEMPTS {
         if end.at.lo.load(Acquire) == pair.0 {
             break;
         }
@@ -98,11 +99,6 @@ pub fn was_beaten(c: &Ctx, first: u32, times: &mut u32) {
     }
     *times += 1;
 }
-
-/// How often the pauses are doubled.
-const MOST_DOUBLED: u32 = 2;
-/// Whoever is beaten more often in one attempt is up against somebody who scribbles.
-const MOST_BEATEN: u32 = 32;
 
 /// Moves an end in a transaction.
 pub fn put(txn: &mut Txn, end: &MsgEnd, at: At) -> Result<(), Full> {

@@ -30,7 +30,7 @@ pub fn name_sender(queue: &Queue, ring: &Ring, tail: At) {
     let mut old = word.load(Acquire);
     // Somebody who is late may yet name a receiver of the lap before, once or twice. Only who scribbles goes
     // on for ever.
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MOST_CHANGES {
         // A mark of another lap is of an earlier one only as long as the tail stands still. Of a later one,
         // it would be a message's.
         if ring.valid(pos, old).is_some() || has_moved(&queue.entry.send, tail) {
@@ -54,7 +54,7 @@ pub fn is_sender_named(queue: &Queue, tail: At) -> bool {
 }
 
 /// How often a mark may change while its lap is over.
-const ATTEMPTS: u32 = 1000;
+const MOST_CHANGES: u32 = 1000;
 
 /// Names the last receiver, if it has not finished.
 #[inline]

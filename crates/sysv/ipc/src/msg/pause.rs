@@ -4,6 +4,7 @@ use super::wary::Wary;
 use crate::{Ctx, Errno, Waited};
 use core::time::Duration;
 use vshmem_pool::atomic::AtomicU32;
+use vshmem_pool::tuning::{FIRST_MESSAGE_NAP, LONGEST_MESSAGE_NAP, LONGEST_MESSAGE_WAIT, STOPPED_AFTER};
 
 /// Growing naps, for things that only take somebody else a moment.
 pub struct Pause {
@@ -12,17 +13,14 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Longest wait for somebody who has begun to write or read a message and is stopped in the middle of it.
-    const MOST: Duration = Duration::from_secs(10);
-
     /// No nap yet.
     pub fn new() -> Pause {
-        Pause { nap: Duration::from_micros(5), slept: Duration::ZERO }
+        Pause { nap: FIRST_MESSAGE_NAP, slept: Duration::ZERO }
     }
 
     /// Naps; `ENOMEM` when it has been too long.
     pub fn nap(&mut self, c: &Ctx, wary: &Wary) -> Result<(), Errno> {
-        if self.slept > Self::MOST {
+        if self.slept > LONGEST_MESSAGE_WAIT {
             return Err(Errno::ENOMEM);
         }
         let nobody = AtomicU32::new(0);
@@ -32,13 +30,13 @@ impl Pause {
         }
         c.budget.rest(self.nap.as_nanos() as u64);
         self.slept += self.nap;
-        self.nap = (self.nap * 2).min(Duration::from_millis(5));
+        self.nap = (self.nap * 2).min(LONGEST_MESSAGE_NAP);
         Ok(())
     }
 
     /// Has it been longer than a moment? Who is only not running now, though it might, takes no longer.
     pub fn is_long(&self) -> bool {
-        self.slept >= Duration::from_millis(20)
+        self.slept >= STOPPED_AFTER
     }
 
     /// Naps; false when it has been longer than a moment.

@@ -14,11 +14,9 @@ use super::waiter::register_receiver;
 use super::wary::Wary;
 use super::{wait, MSG_COPY, MSG_EXCEPT};
 use crate::give_way::{give_way, glance, is_crowd_possible};
-use crate::{perm, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS};
+use crate::{perm, Ctx, Errno, IPC_NOWAIT};
 use core::ops::ControlFlow;
-
-/// Pauses after another receiver was first.
-const FIRST_PAUSES: u32 = 16;
+use vshmem_pool::tuning::{FAST_ATTEMPTS, RECEIVER_PAUSES};
 
 enum Attempt {
     Done(Received),
@@ -74,7 +72,7 @@ unsafe fn attempt(
 ) -> Result<Attempt, Errno> {
     let entry = queue.entry;
     let mut beaten = 0;
-    for _ in 0..MOST_ATTEMPTS {
+    for _ in 0..FAST_ATTEMPTS {
         let pair = entry.receive.at.load();
         let head = At::of(pair);
         // As in `send`.
@@ -115,7 +113,7 @@ unsafe fn attempt(
             done::finish(queue, &ring, head.pos, cells);
             return Ok(Attempt::Done((n, kind)));
         }
-        end::was_beaten(c, FIRST_PAUSES, &mut beaten);
+        end::was_beaten(c, RECEIVER_PAUSES, &mut beaten);
     }
     Ok(Attempt::Slow)
 }

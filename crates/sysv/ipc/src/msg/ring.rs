@@ -19,7 +19,7 @@ pub const CELL: usize = 64;
 /// Bytes of a text that is short enough to stand in the head.
 pub const SHORT: usize = 16;
 /// Most cells of a ring: 128 MiB.
-pub const MOST: u32 = 1 << 20;
+pub const MOST_CELLS: u32 = 1 << 20;
 
 // As docs/layout.md has it.
 const _: () = assert!(HEAD == 32 && CELL == 64 && SHORT == 16 && bytes(1) == 128);
@@ -48,7 +48,7 @@ impl Ring {
     /// The ring at an offset; `None` if it is not inside the pool, or not a ring.
     #[inline]
     pub fn at(mem: &Mem, at: u64, cells: u64) -> Option<Ring> {
-        if !cells.is_power_of_two() || cells > MOST as u64 || at % 64 != 0 {
+        if !cells.is_power_of_two() || cells > MOST_CELLS as u64 || at % 64 != 0 {
             return None;
         }
         mem.bytes(at, bytes(cells))?;

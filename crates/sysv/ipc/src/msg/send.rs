@@ -14,13 +14,11 @@ use super::wait;
 use super::waiter::register_sender;
 use super::wary::Wary;
 use crate::give_way::{give_way, glance, is_crowd_possible};
-use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS};
+use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT};
 use core::ops::ControlFlow;
 use vshmem_pool::atomic::Ordering::{Relaxed, Release};
 use vshmem_pool::lock::SignalsBlocked;
-
-/// Pauses after another sender was first: senders stand in the way of the receiver, too.
-const FIRST_PAUSES: u32 = 64;
+use vshmem_pool::tuning::{FAST_ATTEMPTS, SENDER_PAUSES};
 
 /// A message to be sent.
 #[derive(Clone, Copy)]
@@ -82,7 +80,7 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
     let entry = queue.entry;
     let now = c.kernel.now();
     let mut beaten = 0;
-    for _ in 0..MOST_ATTEMPTS {
+    for _ in 0..FAST_ATTEMPTS {
         let pair = entry.send.at.load();
         let tail = At::of(pair);
         // Removed, and perhaps another queue since: asked after the end was read, which no later queue has
@@ -121,7 +119,7 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
             unsafe { finish(Sender::of(c), queue, &ring, tail.pos, message, now) };
             return Attempt::Done;
         }
-        end::was_beaten(c, FIRST_PAUSES, &mut beaten);
+        end::was_beaten(c, SENDER_PAUSES, &mut beaten);
     }
     Attempt::Slow
 }

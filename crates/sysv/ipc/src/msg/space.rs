@@ -5,7 +5,7 @@ use super::end::{self, At, MAX_STEP};
 use super::mark::{Mark, State};
 use super::queue::{Queue, Slow};
 use super::retired;
-use super::ring::{self, Ring, CELL, MOST};
+use super::ring::{self, Ring, CELL, MOST_CELLS};
 use super::scan::{self, Item};
 use crate::{directory as dir, Ctx, Errno};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
@@ -78,7 +78,7 @@ fn spin_while(slow: &Slow, ring: &Ring, item: Item, rounds: u32) -> u32 {
 /// sender and a receiver that have only one or two in flight wait for each other all the time.
 fn ample(slow: &Slow, cells: u32) -> u32 {
     let limit = slow.queue.entry.qbytes.load(Relaxed).div_ceil(CELL as u64);
-    let most = limit.clamp(cells.into(), MOST.into()) as u32;
+    let most = limit.clamp(cells.into(), MOST_CELLS.into()) as u32;
     (cells * IN_FLIGHT).min(most).next_power_of_two().max(FIRST)
 }
 
@@ -101,7 +101,7 @@ fn grow(slow: &Slow, signals: &SignalsBlocked, cells: u32) -> Result<Ring, Errno
         Some(old) if used * 2 > old.cells() => need.max(old.cells() as u64 * 2),
         _ => need,
     };
-    if count > MOST as u64 {
+    if count > MOST_CELLS as u64 {
         return Err(Errno::ENOMEM);
     }
     enter(slow, signals, count)

@@ -11,15 +11,9 @@ use crate::{directory as dir, Ctx, Errno, Waited};
 use core::time::Duration;
 use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::lock::SignalsBlocked;
-
-/// A sleeper looks around now and then: at first after this time (no round number, as for semaphores),
-const FIRST_LOOK: Duration = Duration::from_micros(9_370);
-
-/// later less and less often, down to this.
-const LAST_LOOK: Duration = Duration::from_micros(243_170);
-
-/// As long as somebody has begun and not finished, it looks after this time.
-const SOON: Duration = Duration::from_micros(50);
+use vshmem_pool::tuning::{
+    FIRST_MESSAGE_SLEEP, FIRST_UNFINISHED_SLEEP, LONGEST_SLEEP, LONGEST_UNFINISHED_SLEEP,
+};
 
 /// How one sleep ended.
 enum Slept {
@@ -90,7 +84,7 @@ fn end_or_again(
 
 /// Waits until there may be space in the queue.
 pub fn for_space(c: &Ctx, queue: &Queue, ticket: Ticket, wary: &mut Wary) -> Result<(), Errno> {
-    let mut nap = FIRST_LOOK;
+    let mut nap = FIRST_MESSAGE_SLEEP;
     let mut interrupted = false;
     waiters::stand(c, ticket);
     loop {
@@ -104,7 +98,7 @@ pub fn for_space(c: &Ctx, queue: &Queue, ticket: Ticket, wary: &mut Wary) -> Res
         if let Some(result) = waiters::outcome(ticket.waiter) {
             return end_or_again(c, queue, ticket, result, interrupted, wary);
         }
-        nap = (nap * 2).min(LAST_LOOK);
+        nap = (nap * 2).min(LONGEST_SLEEP);
         let slow = lock_for_waiter(c, queue, signals)?;
         interrupted |= signals.handler_waits();
         if waiters::outcome(ticket.waiter).is_some() {
@@ -132,7 +126,7 @@ pub unsafe fn for_message(
     mut unfinished: bool,
     wary: &mut Wary,
 ) -> Result<Option<Received>, Errno> {
-    let mut nap = if unfinished { SOON } else { FIRST_LOOK };
+    let mut nap = if unfinished { FIRST_UNFINISHED_SLEEP } else { FIRST_MESSAGE_SLEEP };
     let mut interrupted = false;
     waiters::stand(c, ticket);
     loop {
@@ -154,7 +148,7 @@ pub unsafe fn for_message(
                 return again.map(|()| None);
             }
         }
-        nap = (nap * 2).min(if unfinished { Duration::from_millis(1) } else { LAST_LOOK });
+        nap = (nap * 2).min(if unfinished { LONGEST_UNFINISHED_SLEEP } else { LONGEST_SLEEP });
         let slow = lock_for_waiter(c, queue, signals)?;
         interrupted |= signals.handler_waits();
         if waiters::outcome(ticket.waiter).is_some() {

@@ -8,7 +8,8 @@
 
 use crate::Ctx;
 use core::time::Duration;
-use vshmem_pool::lock::{SignalsBlocked, DEAF};
+use vshmem_pool::lock::SignalsBlocked;
+use vshmem_pool::tuning::DEAF_NS;
 use vshmem_pool::Kernel;
 
 /// How a call holds its signals.
@@ -64,7 +65,7 @@ impl<'a> Wary<'a> {
     /// How much of a nap may be slept before signals are looked for.
     pub fn part_of(&self, nap: Duration) -> Duration {
         if self.stays {
-            nap.min(Duration::from_nanos(DEAF))
+            nap.min(Duration::from_nanos(DEAF_NS))
         } else {
             nap
         }

@@ -25,11 +25,7 @@ use core::time::Duration;
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::atomic::{AtomicU32, AtomicU64};
 use vshmem_pool::pair::Pair;
-
-/// After so many times in vain as many returns are not tried; after each further time twice as many,
-const FEWEST: u32 = 1;
-/// up to this.
-const MOST: u32 = 16;
+use vshmem_pool::tuning::{MOST_RETURNS_SKIPPED, RETURNS_SKIPPED};
 
 /// What a process knows of convoys. Only hints, so they serve all pools and threads.
 static KNOWN: Known = Known::new();
@@ -45,7 +41,7 @@ struct Known {
 
 impl Known {
     const fn new() -> Known {
-        Known { joined: AtomicU64::new(0), vain: AtomicU32::new(FEWEST), skipped: AtomicU32::new(0) }
+        Known { joined: AtomicU64::new(0), vain: AtomicU32::new(RETURNS_SKIPPED), skipped: AtomicU32::new(0) }
     }
 
     /// Is this the semaphore that was handed over, and is it worth it to give way?
@@ -60,13 +56,13 @@ impl Known {
     }
 
     fn was_worth_it(&self) {
-        self.vain.store(FEWEST, Relaxed);
+        self.vain.store(RETURNS_SKIPPED, Relaxed);
     }
 
     fn was_in_vain(&self) {
         let vain = self.vain.load(Relaxed);
         self.skipped.store(vain, Relaxed);
-        self.vain.store((vain * 2).min(MOST), Relaxed);
+        self.vain.store((vain * 2).min(MOST_RETURNS_SKIPPED), Relaxed);
     }
 }
 
@@ -194,10 +190,10 @@ impl<A: FnMut() -> Result<Attempt, Errno>> Wanted<'_, A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::give_way::OFTEN;
     use crate::sem::{self, fast, op};
     use crate::testing::{until, World};
     use crate::tests::sem::{self as calls, set_of, undone, TAKE};
+    use vshmem_pool::tuning::FEWEST_GIVE_WAYS;
 
     fn is_slow(c: &Ctx, id: i32) -> bool {
         set_at(c, id).cell(c, 0).unwrap().lo.load(Relaxed) & SLOW != 0
@@ -272,7 +268,7 @@ mod tests {
     #[test]
     fn giving_way_ends() {
         let (end, times) = come_back(|_, _, _| {}, TAKE[0]);
-        assert!(end == Look::Wait && times >= OFTEN, "nobody gives it");
+        assert!(end == Look::Wait && times >= FEWEST_GIVE_WAYS, "nobody gives it");
         // The one who waits wants nothing of what is there now.
         let not_enough = calls::op(0, 0);
         assert_eq!(come_back(|_, _, _| {}, not_enough), (Look::NotHere, 1));

@@ -12,13 +12,14 @@
 use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
 use super::waiter::blocks;
 use super::{contend, slow, Attempt, Sembuf, SEMVMX};
-use crate::{perm, Ctx, Errno, MOST_ATTEMPTS};
+use crate::{perm, Ctx, Errno};
 use core::time::Duration;
 use vshmem_pool::atomic::{
     AtomicI64,
     Ordering::{Acquire, Relaxed},
 };
 use vshmem_pool::pair::Pair;
+use vshmem_pool::tuning::FAST_ATTEMPTS;
 
 /// `semop` and, with `timeout`, `semtimedop`.
 #[inline]
@@ -100,7 +101,7 @@ fn wait(
 /// Tries operations that all name one semaphore.
 #[inline]
 pub fn attempt(c: &Ctx, set: &Set, cell: &Pair, sops: &[Sembuf]) -> Result<Attempt, Errno> {
-    for _ in 0..MOST_ATTEMPTS {
+    for _ in 0..FAST_ATTEMPTS {
         let (lo, hi) = cell.load();
         // Removed, and perhaps another set since: asked after the value was read. So what is swapped below
         // belongs to this set, or has another generation.

@@ -11,16 +11,7 @@ use crate::{directory as dir, Ctx, Errno, Waited};
 use core::time::Duration;
 use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
-
-/// Sleepers look whether somebody they wait for is dead, at first after this time: soon, for who has just
-/// begun to wait has not asked for all who may be dead; but after the next tick of a kernel's clock (4 ms),
-/// or each sleep would set the processor's timer and set it back, which in a virtual machine takes as long as
-/// the sleep's system call. (No round number, nor are its multiples: a program's alarm that goes off at the
-/// same moment as the sleep's time is up would not be seen to have interrupted it.)
-const FIRST_LOOK: Duration = Duration::from_micros(5_170);
-
-/// later less and less often, down to this.
-const LAST_LOOK: Duration = Duration::from_micros(243_170);
+use vshmem_pool::tuning::{FIRST_SEMOP_SLEEP, LONGEST_SLEEP};
 
 /// `semop`, the slow way.
 #[cold]
@@ -120,7 +111,7 @@ fn begin_locked(
     let mut outcome = try_now(c, set, signals, guard, sops, me)?;
     // Before it gives up, it must be certain that nobody who died is in the way. Who waits looks again soon:
     // in a crowd, whose processes all have records, each would ask for all others each time.
-    let waits = matches!(outcome, Outcome::Blocked(_)) && timeout.is_none_or(|t| t > FIRST_LOOK);
+    let waits = matches!(outcome, Outcome::Blocked(_)) && timeout.is_none_or(|t| t > FIRST_SEMOP_SLEEP);
     if !matches!(outcome, Outcome::Possible) && !waits && reap(c, set, signals, guard, sops, true)? {
         outcome = try_now(c, set, signals, guard, sops, me)?;
     }
@@ -220,7 +211,7 @@ fn reap(
 
 /// Sleeps until the operations were performed by somebody else, failed, or time is up.
 fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(), Errno> {
-    let mut look = FIRST_LOOK;
+    let mut look = FIRST_SEMOP_SLEEP;
     waiters::stand(c, ticket);
     loop {
         if c.kernel.is_child_of(c.pid) {
@@ -242,7 +233,7 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
             Waited::Forked => return Err(Errno::EINTR),
             Waited::TimedOut if left.is_some_and(|l| l <= nap) => Some(Errno::EAGAIN),
             Waited::TimedOut => {
-                look = (look * 8).min(LAST_LOOK);
+                look = (look * 8).min(LONGEST_SLEEP);
                 look_around(c, set, deadline)
             }
         };

@@ -25,7 +25,7 @@ use vshmem_pool::lock::Guard;
 use vshmem_pool::log::Txn;
 
 /// No list of attachment records is longer: there are not more processes.
-pub const MOST: u32 = vshmem_pool::layout::MAX_PROCS;
+pub const MOST_RECORDS: u32 = vshmem_pool::layout::MAX_PROCS;
 
 /// Bits of [`Hold::inherited`]: its attachments were counted for a child, by the parent.
 const CHILDS: u64 = 1;
@@ -107,7 +107,7 @@ pub fn each(
     mut stop: impl FnMut(u64, &'static Hold) -> bool,
 ) -> Option<(u64, &'static Hold)> {
     let mut link = c.pool.offset_of(&shm.holds);
-    for _ in 0..MOST {
+    for _ in 0..MOST_RECORDS {
         let (at, hold) = at(c, link)?;
         if stop(link, hold) {
             return Some((link, hold));
@@ -306,7 +306,7 @@ pub fn take_from(
     let mut any = false;
     let is_it = |_, hold: &Hold| hold.owner.load(Relaxed) == who.word() && off(hold).is_some();
     // Each step takes all from one.
-    for _ in 0..MOST {
+    for _ in 0..MOST_RECORDS {
         let Some((link, hold)) = each(c, shm, is_it) else { break };
         let Some(off) = off(hold) else { break };
         take_off(c, guard, shm, (link, hold), off, pid_of_owner(c, who))?;

@@ -10,23 +10,26 @@ use crate::{reclaim, Ctx};
 use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::heap::{Range, Soil};
 use vshmem_pool::layout::{Kind, PAGE};
-use vshmem_pool::lock::{SignalsBlocked, DEAF};
+use vshmem_pool::lock::SignalsBlocked;
+use vshmem_pool::tuning::DEAF_NS;
 
-/// Segments up to so many pages keep what they have: to ask would cost more.
-const SMALL: u32 = 16;
-/// Larger ones than this, 8 MiB, keep nothing: to write that many zeros, or to ask, would hold a call up.
-const LARGE: u32 = 2048;
-/// So many pages are kept in any pool, 1 MiB,
-const LEAST: u64 = 256;
-/// and not more in a large one than this, 64 MiB; in between one in so many.
-const MOST: u64 = 16384;
-const ONE_IN: u64 = 16;
+/// Pages of a segment that keeps all its memory: to ask how much that is would cost more.
+const UNASKED_PAGES: u32 = 16;
+/// Pages of the largest segment that keeps memory, 8 MiB: to write more zeros, or to ask, would hold a call
+/// up.
+const LARGEST_KEPT: u32 = 2048;
+/// Pages that are kept in any pool at the most, however small it is: 1 MiB.
+const LEAST_KEPT: u64 = 256;
+/// Pages that are kept in any pool at the most, however large it is: 64 MiB.
+const MOST_KEPT: u64 = 16384;
+/// Pages of the pool for each one that is kept, in between.
+const KEPT_SHARE: u64 = 16;
 /// Pages that are cleaned by one means, 1 MiB.
-const PIECE: u32 = 256;
+const CLEANED_PAGES: u32 = 256;
 /// Bytes that are given back by one system call, 64 MiB: some ten milliseconds.
-const STEP: u64 = 64 << 20;
-/// So long memory is given back of which the process does not know how much it is, in nanoseconds.
-const LONGEST: u64 = 1_000_000_000;
+const RETURNED_BYTES: u64 = 64 << 20;
+/// Time for giving back memory of which the process does not know how much it is, in nanoseconds.
+const LONGEST_RETURN_NS: u64 = 1_000_000_000;
 
 /// Offset and length in bytes of so many pages.
 pub fn bytes_of(c: &Ctx, first: u32, count: u32) -> (u64, u64) {
@@ -46,11 +49,11 @@ pub enum Fate {
 /// Decides about the memory of a range.
 pub fn fate(c: &Ctx, range: Range) -> Fate {
     let heap = &c.pool.geometry().pages;
-    let most = (u64::from(heap.count) / ONE_IN).clamp(LEAST, MOST);
+    let most = (u64::from(heap.count) / KEPT_SHARE).clamp(LEAST_KEPT, MOST_KEPT);
     let fits = c.pool.root().kept.load(Relaxed).saturating_add(range.count.into()) <= most;
     match range.count {
-        ..=SMALL if fits => return Fate::Kept,
-        ..=LARGE => (),
+        ..=UNASKED_PAGES if fits => return Fate::Kept,
+        ..=LARGEST_KEPT => (),
         _ => return Fate::Returned,
     }
     let (at, len) = bytes_of(c, range.first, range.count);
@@ -72,7 +75,7 @@ fn is_dense(with_memory: u64, pages: u32) -> bool {
 pub fn clean(c: &Ctx, soil: Soil) -> Option<u64> {
     let (mut had, mut from) = (0, soil.from);
     while from < soil.to {
-        let to = soil.to.min(from.saturating_add(PIECE));
+        let to = soil.to.min(from.saturating_add(CLEANED_PAGES));
         let (at, len) = bytes_of(c, from, to - from);
         let Some(bytes) = c.backed(at, len) else {
             // Not piece by piece, as nothing is known of any.
@@ -107,14 +110,14 @@ pub fn give_back(c: &Ctx, signals: &SignalsBlocked, range: Range, told: Option<u
         Some(is_so) => is_so,
         None => {
             let took = c.kernel.monotonic().saturating_sub(begun);
-            took < c.kernel.patience().map_or(LONGEST, |most| most.min(LONGEST))
-                && (took < DEAF || !signals.signal_waits())
+            took < c.kernel.patience().map_or(LONGEST_RETURN_NS, |most| most.min(LONGEST_RETURN_NS))
+                && (took < DEAF_NS || !signals.signal_waits())
         }
     };
     // From the end on, since what can't be given back lies before the rest.
     let mut end = at + len;
     while end > at && goes_on() {
-        let from = ((end - 1) / STEP * STEP).max(at);
+        let from = ((end - 1) / RETURNED_BYTES * RETURNED_BYTES).max(at);
         let left = c.release(from, end - from);
         end = from + left;
         if left > 0 {
@@ -138,7 +141,7 @@ pub fn zero_backed(c: &Ctx, (at, len): (u64, u64)) -> bool {
 /// pool.
 pub fn leave(c: &Ctx, signals: &SignalsBlocked) {
     let is_empty = c.pool.kind_root(Kind::Shm).used.load(Relaxed) == 0;
-    if is_empty && c.pool.root().kept.load(Relaxed) > LEAST {
+    if is_empty && c.pool.root().kept.load(Relaxed) > LEAST_KEPT {
         c.apart(|c| reclaim::empty_long(c, signals));
     }
 }

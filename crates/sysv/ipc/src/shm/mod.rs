@@ -383,7 +383,7 @@ fn drop_dead_holds(c: &Ctx, signals: &SignalsBlocked, id: i32) -> Result<bool, E
         return Ok(false);
     };
     // One step for each record, kept or dropped: a list that leads back to itself comes to an end too.
-    let dropped = holds::drop_dead_among(c, &guard, shm, index, holds::MOST);
+    let dropped = holds::drop_dead_among(c, &guard, shm, index, holds::MOST_RECORDS);
     Ok(dropped.unwrap_or(false))
 }
 

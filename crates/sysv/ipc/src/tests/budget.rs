@@ -14,12 +14,13 @@ use std::{thread, vec};
 use vshmem_pool::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use vshmem_pool::budget::{ASK, CALL};
 use vshmem_pool::layout::{Kind, ID_BIT};
-use vshmem_pool::lock::{self, SignalsBlocked};
+use vshmem_pool::lock::SignalsBlocked;
+use vshmem_pool::tuning::LOCK_NS;
 
 /// With as many of everything as there may be.
 const SIZE: usize = 256 << 20;
 /// Semaphores in the largest set that Linux admits.
-const MOST: u32 = 32_000;
+const MOST_SEMAPHORES: u32 = 32_000;
 /// A call may take a second. A machine with much else to do gets three.
 const SOON: Duration = Duration::from_secs(3);
 
@@ -49,9 +50,9 @@ fn index(id: i32) -> u32 {
 
 /// A set with a dead process's adjustment at each semaphore, each one's another.
 fn owed_by_many(c: &Ctx) -> i32 {
-    let id = sem::get(c, IPC_PRIVATE, MOST as i32, 0o600).unwrap();
+    let id = sem::get(c, IPC_PRIVATE, MOST_SEMAPHORES as i32, 0o600).unwrap();
     let cells = c.pool.sem(index(id)).unwrap().cells.load(Relaxed);
-    for num in 0..u64::from(MOST) {
+    for num in 0..u64::from(MOST_SEMAPHORES) {
         let adjustment = 1 << 32;
         word(c, cells + num * 16 + 8).store((num + 100) | adjustment, Relaxed);
     }
@@ -65,7 +66,7 @@ fn adjustments_of_very_many() {
     let c = &me.ctx();
     let id = owed_by_many(c);
     for num in 0..3 {
-        let value = is_cut_short(c, "GETVAL", |c| sem::getval(c, id, MOST as i32 - 1 - num));
+        let value = is_cut_short(c, "GETVAL", |c| sem::getval(c, id, MOST_SEMAPHORES as i32 - 1 - num));
         assert!(value.is_err());
     }
     let all: Vec<Sembuf> = (0..500).map(|num| op(num * 64, -1)).collect();
@@ -82,7 +83,7 @@ fn a_circle_of_adjustments() {
     let world = World::new(SIZE);
     let (me, one, other) = (world.process(), world.process(), world.process());
     let c = &me.ctx();
-    let id = set_of(c, &vec![5; MOST as usize]);
+    let id = set_of(c, &vec![5; MOST_SEMAPHORES as usize]);
     for process in [&one, &other] {
         sem::op(&process.ctx(), id, &[undone(3, -1)], None).unwrap();
     }
@@ -103,7 +104,7 @@ fn a_circle_of_waiters() {
     let world = World::new(SIZE);
     let (me, waiting) = (world.process(), world.process());
     let c = &me.ctx();
-    let id = set_of(c, &vec![0; MOST as usize]);
+    let id = set_of(c, &vec![0; MOST_SEMAPHORES as usize]);
     waiting.start(move |c| sem::op(c, id, &[op(7, -1)], None));
     crate::testing::until("it waits", || sem::getncnt(c, id, 7) == Ok(1));
     let entry = c.pool.sem(index(id)).unwrap();
@@ -205,7 +206,7 @@ fn a_lock_that_a_sleeper_does_not_get() {
     lock.store(owner, Relaxed);
     assert_eq!(waits.result(), Err(Errno::EIDRM));
     let took = begun.elapsed() * HURRY;
-    let most = timeout + Duration::from_nanos(lock::PATIENCE);
+    let most = timeout + Duration::from_nanos(LOCK_NS);
     assert!(took < most + Duration::from_secs(8), "{took:?}");
     lock.store(0, Relaxed);
 }
@@ -270,7 +271,7 @@ fn honest_pools_are_within_the_budget() {
         call();
         assert!(!c.budget.is_spent(), "{what}");
     };
-    let id = sem::get(c, IPC_PRIVATE, MOST as i32, 0o600).unwrap();
+    let id = sem::get(c, IPC_PRIVATE, MOST_SEMAPHORES as i32, 0o600).unwrap();
     let others: Vec<_> = (0..100).map(|_| world.process()).collect();
     for (i, other) in others.iter().enumerate() {
         sem::op(&other.ctx(), id, &[undone(i as u16, 2), undone(0, 2)], None).unwrap();

@@ -3,7 +3,7 @@
 
 use super::msg::{counts, queue, receive, send};
 use super::sem::{op, set_of, undone, values, TAKE};
-use crate::testing::{until, World, PATIENCE};
+use crate::testing::{until, World, LONGEST_TEST};
 use crate::{msg, sem, shm, Ctx, Errno, IPC_CREAT, IPC_NOWAIT};
 use core::time::Duration;
 use std::time::Instant;
@@ -30,7 +30,7 @@ pub fn at_every_call<S: Copy + Send + 'static, T: Send + 'static>(
         let begin = Instant::now();
         check(&world, state, result);
         // Taking over needs a moment, not the patience that is for owners who live.
-        assert!(begin.elapsed() < PATIENCE / 8, "killed at call {n}: took too long");
+        assert!(begin.elapsed() < LONGEST_TEST / 8, "killed at call {n}: took too long");
         if finished {
             assert!(n > 1, "it was never killed in the middle");
             return;

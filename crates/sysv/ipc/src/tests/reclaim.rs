@@ -7,11 +7,12 @@ use crate::testing::World;
 use crate::{liveness, shm, Ctx, Errno, IPC_PRIVATE};
 use std::vec::Vec;
 use vshmem_pool::atomic::Ordering::Relaxed;
-use vshmem_pool::lock::{SignalsBlocked, PATIENCE};
+use vshmem_pool::lock::SignalsBlocked;
+use vshmem_pool::tuning::LOCK_NS;
 use vshmem_pool::Pool;
 
 const SIZE: usize = 1 << 20;
-const MOST: u64 = 256 << 10;
+const STEP_BYTES: u64 = 256 << 10;
 
 /// The first page in a range that does not read as zeros.
 fn data(pool: &Pool, at: u64, len: u64) -> Option<u64> {
@@ -22,7 +23,7 @@ fn data(pool: &Pool, at: u64, len: u64) -> Option<u64> {
 }
 
 fn one_step(c: &Ctx, cursor: &mut Cursor) -> Result<Step, Errno> {
-    step(c, MOST, cursor, |at, len| data(c.pool, at, len))
+    step(c, STEP_BYTES, cursor, |at, len| data(c.pool, at, len))
 }
 
 fn give_all_back(c: &Ctx) -> u64 {
@@ -103,7 +104,7 @@ fn what_is_in_use_is_left_alone() {
     let extent = fill_and_remove(&w, SIZE);
     let p = w.process();
     let c = p.ctx();
-    assert_eq!(one_step(&c, &mut Cursor::default()), Ok(Step::Emptied(MOST)));
+    assert_eq!(one_step(&c, &mut Cursor::default()), Ok(Step::Emptied(STEP_BYTES)));
     // Somebody takes it, half emptied as it is, and gives a part back.
     let q = w.process();
     q.move_into_machine();
@@ -137,7 +138,7 @@ fn memory_that_stays_is_not_said_to_be_empty() {
     fill_and_remove(&w, SIZE);
     let p = w.process();
     let ever_more = |at, _| Some(at);
-    assert_eq!(step(&p.ctx(), MOST, &mut Cursor::default(), ever_more), Ok(Step::Impossible));
+    assert_eq!(step(&p.ctx(), STEP_BYTES, &mut Cursor::default(), ever_more), Ok(Step::Impossible));
     p.move_into_machine();
     assert_eq!(one_step(&p.ctx(), &mut Cursor::default()), Ok(Step::Impossible));
     next_is_empty(&w, SIZE);
@@ -205,7 +206,7 @@ fn who_has_no_patience_does_not_wait() {
     p.hurry(5_000_000);
     let begun = std::time::Instant::now();
     assert_eq!(one_step(&p.ctx(), &mut Cursor::default()), Err(Errno::EIDRM));
-    assert!(u128::from(PATIENCE) > 100 * begun.elapsed().as_nanos(), "{:?}", begun.elapsed());
+    assert!(u128::from(LOCK_NS) > 100 * begun.elapsed().as_nanos(), "{:?}", begun.elapsed());
     holder.kill();
     // A dead process is followed in spite of all haste.
     let mut cursor = Cursor::default();

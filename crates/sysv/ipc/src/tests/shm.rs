@@ -9,7 +9,8 @@ use std::sync::mpsc::channel;
 use std::vec::Vec;
 use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::Kind;
-use vshmem_pool::lock::{SignalsBlocked, PATIENCE};
+use vshmem_pool::lock::SignalsBlocked;
+use vshmem_pool::tuning::LOCK_NS;
 use vshmem_pool::{Kernel, Params};
 
 #[test]
@@ -282,7 +283,7 @@ fn a_call_waits_in_vain_only_once() {
         assert_eq!(shm::stat(c, id), Err(Errno::EIDRM));
         let waited = p.monotonic() - begun;
         w.hurry(1);
-        assert!((PATIENCE..PATIENCE * 2).contains(&waited), "{waited}");
+        assert!((LOCK_NS..LOCK_NS * 2).contains(&waited), "{waited}");
     });
     assert!(shm::stat(c, id).is_ok());
 }

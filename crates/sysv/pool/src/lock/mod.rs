@@ -14,12 +14,12 @@
 //! * *Death*: nobody is woken by a death, so sleepers look again after a while, at first after 1 ms, at the
 //!   latest after 50.
 //! * `model` has these three under a model checker.
-//! * *A stuck or lying owner*: a call that has waited for [`PATIENCE`], for all its locks together and
+//! * *A stuck or lying owner*: a call that has waited for [`LOCK_NS`], for all its locks together and
 //!   however often their words have changed ([`crate::Budget`] counts), gives up with [`Stuck::Owner`]. As
 //!   long as an owner is known to be stopped, that does not count. Where a call has changed nothing yet, a
-//!   signal ends a wait that is longer than [`DEAF`]; where it has registered, handlers run meanwhile. Once
-//!   it has a lock, others are only waited for as long as what can be left to others is worth, unless it says
-//!   that it still has changed nothing ([`SignalsBlocked::nothing_changed`]).
+//!   signal ends a wait that is longer than [`DEAF_NS`]; where it has registered, handlers run meanwhile.
+//!   Once it has a lock, it waits for others only as long as what can be left to others is worth, unless it
+//!   says that it still has changed nothing ([`SignalsBlocked::nothing_changed`]).
 //! * *Inside*: who holds something that its own process's threads stand in line for does not sleep here at
 //!   all, and gives up with [`Stuck::Inside`]. It lets that go, waits for the lock, and begins again.
 //! * *A call whose budget is spent* takes no lock that is not free, and gives up with [`Stuck::Spent`].
@@ -33,6 +33,7 @@ mod model;
 use crate::atomic::AtomicU32;
 use crate::budget::ASK;
 use crate::log::{Log, Txn};
+use crate::tuning::{BRIEF_LOCK_NS, DEAF_NS, HURRIED_LOCK_NS, LISTENING_SLEEP, LOCK_NS};
 use crate::{Ctx, Kernel, Waited};
 use core::cell::Cell;
 use core::time::Duration;
@@ -40,26 +41,10 @@ use protocol::{World, HELD};
 
 pub use protocol::Stuck;
 
-/// Nanoseconds for which an owner that lives may keep others waiting. Owners need microseconds; this is for
-/// one whose machine is paused, or for a scribbled lock word.
-pub const PATIENCE: u64 = 20_000_000_000;
-/// Nanoseconds for which a wait may go on that signals don't end: a person does not notice so much.
-pub const DEAF: u64 = 50_000_000;
-
-/// Units of the budget that a round of spinning costs: processors pause for 10 to 50 nanoseconds.
+/// What a round of spinning costs, in units of the budget: processors pause for 10 to 50 nanoseconds.
 const ROUND: u64 = 4;
 
-/// The length of sleeps from which on a wait takes long, so that handlers may run meanwhile.
-const LISTENED: Duration = Duration::from_millis(8);
-/// Nanoseconds for which a caller that can do without waits for locks: as long as it takes to find that an
-/// owner is dead, and some more.
-const HURRY: u64 = 20_000_000;
-
-/// Nanoseconds for which a caller that can leave its work to others waits for locks: longer than a busy
-/// machine keeps an owner from running.
-const BRIEF: u64 = 1_000_000_000;
-
-/// Signals are blocked for the calling thread while this lives.
+/// While this lives, the calling thread gets no signal.
 pub struct SignalsBlocked<'a> {
     kernel: &'a dyn Kernel,
     old: Cell<u64>,
@@ -75,23 +60,23 @@ pub struct SignalsBlocked<'a> {
 /// The manner of a wait for locks whose owners live: what ends it, and when.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
-    /// For [`PATIENCE`], and as long as the owner is stopped.
+    /// For [`LOCK_NS`], and as long as the owner is stopped.
     Deaf,
-    /// As `Deaf`, but a signal ends the wait after [`DEAF`].
+    /// For [`LOCK_NS`], but a signal ends the wait after [`DEAF_NS`].
     Attentive,
     /// As `Deaf`, but handlers run meanwhile.
     Open,
-    /// For [`BRIEF`] more than for the first lock, or until a signal comes: the call has a lock, and may have
-    /// changed something.
+    /// For [`BRIEF_LOCK_NS`] more than for the first lock, or until a signal comes: the call has a lock, and
+    /// may have changed something.
     Closing {
         /// It was `Attentive` before.
         was_attentive: bool,
         /// So long it had waited in all when it had the first lock.
         before: u64,
     },
-    /// For [`BRIEF`], or until a signal comes.
+    /// For [`BRIEF_LOCK_NS`], or until a signal comes.
     Brief,
-    /// For [`HURRY`].
+    /// For [`HURRIED_LOCK_NS`].
     Hurried,
 }
 
@@ -148,10 +133,10 @@ impl<'a> SignalsBlocked<'a> {
     }
 
     /// As long as the call has changed nothing, it gives up at this time of the kernel's clock, but not
-    /// before it has waited for [`BRIEF`] from now on: an honest owner may have lost its processor.
+    /// before it has waited for [`BRIEF_LOCK_NS`] from now on: an honest owner may have lost its processor.
     pub fn give_up_at(&self, deadline: Option<u64>) {
         if let Some(deadline) = deadline {
-            self.deadline.set(deadline.max(self.kernel.monotonic().saturating_add(BRIEF)));
+            self.deadline.set(deadline.max(self.kernel.monotonic().saturating_add(BRIEF_LOCK_NS)));
         }
     }
 
@@ -172,7 +157,7 @@ impl<'a> SignalsBlocked<'a> {
 
     /// Sleeps while `word` is `expected`, for `pause` at the most; false in the child of a handler's fork.
     fn sleep(&self, word: &AtomicU32, expected: u32, pause: Duration) -> bool {
-        let listens = self.manner.get() == Manner::Open && pause >= LISTENED;
+        let listens = self.manner.get() == Manner::Open && pause >= LISTENING_SLEEP;
         if listens {
             // A handler that is due runs at once, before the sleep that it would end.
             self.interrupted.set(self.handler_waits());
@@ -196,7 +181,7 @@ impl<'a> SignalsBlocked<'a> {
     fn gives_up(&self, waited: u64, here: u64) -> Option<Stuck> {
         let manner = self.manner.get();
         let listens = matches!(manner, Manner::Attentive | Manner::Closing { .. } | Manner::Brief);
-        if listens && here > DEAF && self.kernel.signal_waits(self.old.get()) {
+        if listens && here > DEAF_NS && self.kernel.signal_waits(self.old.get()) {
             return Some(Stuck::Signal);
         }
         let ends = self.deadline.get() < u64::MAX && matches!(manner, Manner::Attentive | Manner::Open);
@@ -204,10 +189,10 @@ impl<'a> SignalsBlocked<'a> {
             return Some(Stuck::Late);
         }
         let most = match manner {
-            Manner::Hurried => HURRY,
-            Manner::Brief => BRIEF,
-            Manner::Closing { before, .. } => before.saturating_add(BRIEF),
-            _ => PATIENCE,
+            Manner::Hurried => HURRIED_LOCK_NS,
+            Manner::Brief => BRIEF_LOCK_NS,
+            Manner::Closing { before, .. } => before.saturating_add(BRIEF_LOCK_NS),
+            _ => LOCK_NS,
         };
         (waited > most).then_some(Stuck::Owner)
     }

@@ -1,6 +1,7 @@
 //! The lock's algorithm, apart from what it needs of a pool and of the kernel.
 
 use crate::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use crate::tuning::{FIRST_LOCK_SLEEP, LOCK_AWAKE_NS, LONGEST_LOCK_SLEEP};
 use core::time::Duration;
 
 /// The bit of a lock that is held.
@@ -10,20 +11,13 @@ pub const CONTENDED: u32 = 1 << 31;
 // As docs/layout.md has it.
 const _: () = assert!(HELD == 1 << 30 && CONTENDED == 1 << 31);
 
-/// The first sleep: owners need microseconds, so one that lives has let go by then.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-/// The longest sleep: a death wakes nobody, and is found so late at most.
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
-/// Nanoseconds for which others are given way before the first sleep: as long as a few owners need.
-const AWAKE: u64 = 200_000;
-
-/// The reason for which a lock was not to be had.
+/// Why a lock was not to be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stuck {
-    /// The lock's owner lives but has not let go for [`PATIENCE`](super::PATIENCE).
+    /// The lock's owner lives but has not let go for [`LOCK_NS`](crate::tuning::LOCK_NS).
     Owner,
-    /// The lock's owner lives but has not let go for [`DEAF`](super::DEAF), and a signal waits for the
-    /// caller.
+    /// The lock's owner lives but has not let go for [`DEAF_NS`](crate::tuning::DEAF_NS), and a signal waits
+    /// for the caller.
     Signal,
     /// The call's budget is spent.
     Spent,
@@ -107,14 +101,14 @@ fn acquire_slowly<X: World>(world: &X, word: &AtomicU32, mine: u32) -> Result<bo
 
 /// `waited` becomes how many nanoseconds it took, without those in which the owner was stopped.
 fn wait_for<X: World>(world: &X, word: &AtomicU32, mine: u32, waited: &mut u64) -> Result<bool, Stuck> {
-    let mut pause = FIRST_PAUSE;
+    let mut pause = FIRST_LOCK_SLEEP;
     let mut seen = word.load(Relaxed);
     let begun = world.now();
     while world.give_way() {
         if word.load(Relaxed) == 0 && replace(word, 0, mine) {
             return Ok(false);
         }
-        if world.now().saturating_sub(begun) > AWAKE {
+        if world.now().saturating_sub(begun) > LOCK_AWAKE_NS {
             break;
         }
     }
@@ -126,8 +120,8 @@ fn wait_for<X: World>(world: &X, word: &AtomicU32, mine: u32, waited: &mut u64) 
         }
         let has_moved = now & !CONTENDED != seen & !CONTENDED;
         if has_moved {
-            (seen, pause) = (now, FIRST_PAUSE);
-        } else if pause > FIRST_PAUSE
+            (seen, pause) = (now, FIRST_LOCK_SLEEP);
+        } else if pause > FIRST_LOCK_SLEEP
             // No owner writes a word that is neither 0 nor held.
             && (now & HELD == 0 || world.is_dead(now))
             && replace(word, now, mine | CONTENDED)
@@ -136,7 +130,7 @@ fn wait_for<X: World>(world: &X, word: &AtomicU32, mine: u32, waited: &mut u64) 
             return Ok(true);
         }
         let clock = world.now();
-        let stands_still = !has_moved && pause == LONGEST_PAUSE && world.is_stopped(now);
+        let stands_still = !has_moved && pause == LONGEST_LOCK_SLEEP && world.is_stopped(now);
         if !stands_still {
             *waited += clock.saturating_sub(looked);
         }
@@ -150,6 +144,6 @@ fn wait_for<X: World>(world: &X, word: &AtomicU32, mine: u32, waited: &mut u64) 
         if !world.wait(word, now | CONTENDED, pause) {
             return Err(Stuck::Signal);
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(LONGEST_LOCK_SLEEP);
     }
 }

@@ -52,7 +52,7 @@ fn answer(c: &Ctx) {
 /// Throws an answer away, as if nobody had fetched it for long.
 fn forget_at_once(c: &Ctx) {
     let word = slots(c)[0].load(SeqCst);
-    forget(&slots(c)[0], &mut (word, LOOKS_UNTIL_FORGOTTEN));
+    forget(&slots(c)[0], &mut (word, UNFETCHED_PASSES));
 }
 
 fn world() -> World {

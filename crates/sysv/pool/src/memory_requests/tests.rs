@@ -51,7 +51,7 @@ fn answers_that_nobody_fetches_are_forgotten() {
     look(&mut seen, 100);
     assert_eq!(fetch(&slots, dead), Answer::Pending, "a request waits");
     serve(&slots[0], |_, _| true);
-    look(&mut seen, LOOKS_UNTIL_FORGOTTEN);
+    look(&mut seen, UNFETCHED_PASSES);
     assert_eq!(slots[0].load(SeqCst) & STATE, GIVEN, "it may be fetched yet");
     look(&mut seen, 1);
     assert_eq!(slots[0].load(SeqCst) & STATE, FREE);

@@ -6,14 +6,14 @@ use std::string::{String, ToString};
 use std::time::Instant;
 
 /// How long a check waits for what must happen at once.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CHECK_TIME: Duration = Duration::from_secs(10);
 
 /// Waits until `condition` holds; the kernel may drop a lock a moment after a process was reaped.
 pub fn soon(mut condition: impl FnMut() -> bool, what: &str) -> Result<(), String> {
     let start = Instant::now();
     while !condition() {
-        if start.elapsed() > PATIENCE {
-            return Err(format!("{what}: not within {} s", PATIENCE.as_secs()));
+        if start.elapsed() > CHECK_TIME {
+            return Err(format!("{what}: not within {} s", CHECK_TIME.as_secs()));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -172,7 +172,7 @@ impl Child {
             if ended && self.board.get(CHILD_STEP) < heard {
                 return Err(format!("the child ended too early: {}", self.board.message()));
             }
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > CHECK_TIME {
                 return Err("the child said nothing".into());
             }
             std::thread::sleep(Duration::from_millis(1));

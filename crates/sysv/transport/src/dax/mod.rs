@@ -39,7 +39,7 @@ const DEVICES: &CStr = c"/sys/bus/dax/devices";
 /// Names of devices whose memory is coherent between all hosts that share it, a line each.
 const COHERENT: &CStr = c"/etc/vshmem/coherent";
 /// As many devices as are looked at; further ones are not seen.
-const MOST: usize = 64;
+const MOST_DEVICES: usize = 64;
 
 /// The transport `dax`.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ impl Transport for Dax {
     }
 
     fn discover(&self, each: &mut dyn FnMut(&PoolRef) -> bool) -> Result<(), DiscoverError> {
-        let mut addresses = [Address::default(); MOST];
+        let mut addresses = [Address::default(); MOST_DEVICES];
         let mut count = 0;
         each_device(&mut |_, address| {
             if let Some(free) = addresses.get_mut(count) {

@@ -18,11 +18,11 @@ const DEVICE: u64 = 0x1110;
 /// The ids as `/proc/bus/pci/devices` writes them.
 const IN_LIST: &[u8] = b"\t1af41110\t";
 /// Most devices of a machine; further ones are ignored.
-const MOST: usize = 64;
+const MOST_DEVICES: usize = 64;
 
 /// The devices that show pools, in the order of their addresses.
 pub(crate) struct Devices {
-    addresses: [Address; MOST],
+    addresses: [Address; MOST_DEVICES],
     count: usize,
 }
 
@@ -30,7 +30,7 @@ impl Devices {
     /// Finds them.
     #[inline(never)] // Keeps its buffers off the caller's stack.
     pub fn scan() -> Result<Devices, DiscoverError> {
-        let mut found = Devices { addresses: [Address::default(); MOST], count: 0 };
+        let mut found = Devices { addresses: [Address::default(); MOST_DEVICES], count: 0 };
         // One file instead of two for each device: most machines have no such device.
         if contains(c"/proc/bus/pci/devices", IN_LIST) == Some(false) {
             return Ok(found);
@@ -144,7 +144,7 @@ mod tests {
                 devices.insert(Address::parse(address.as_bytes()).expect("an address"));
             }
         }
-        assert!(before < MOST && devices.all().len() == MOST);
+        assert!(before < MOST_DEVICES && devices.all().len() == MOST_DEVICES);
         assert!(devices.all().is_sorted());
     }
 

@@ -8,22 +8,14 @@ mod tests;
 
 use super::Across;
 use crate::spin;
-use core::time::Duration;
 use vshmem_pool::atomic::{fence, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 use vshmem_pool::layout::PAGE;
 use vshmem_pool::memory_requests::{Answer, Request, MAX_PAGES};
+use vshmem_pool::tuning::{ANSWERS_LOST, ANSWER_NS, ANSWER_SLEEP};
 use vshmem_pool::Pool;
 
 /// The number of the host's doorbell.
 const HOST: u16 = 0;
-/// Nanoseconds in which a back end that lives answers.
-const LONGEST: u64 = 3_000_000_000;
-/// After a lost answer it is requested again so often, each time for as long as the first: a machine that is
-/// paused for long loses one.
-const AGAIN: u32 = 2;
-/// How long to sleep between looks.
-const MOMENT: Duration = Duration::from_millis(1);
-
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
@@ -75,7 +67,7 @@ impl Host for Across<'_> {
         spin::now()
     }
     fn rest(&self, word: &AtomicU32, seen: u32) {
-        self.wait(word, seen, Some(MOMENT));
+        self.wait(word, seen, Some(ANSWER_SLEEP));
     }
 }
 
@@ -98,7 +90,7 @@ impl Across<'_> {
         let (first, mut end) = (offset / PAGE, (offset + len).div_ceil(PAGE));
         while first < end {
             let page = end.saturating_sub(MAX_PAGES).max(first);
-            match request(self, page, end - page, patience.unwrap_or(LONGEST).min(LONGEST)) {
+            match request(self, page, end - page, patience.unwrap_or(ANSWER_NS).min(ANSWER_NS)) {
                 Outcome::Given => end = page,
                 Outcome::Refused => return false,
                 Outcome::NoAnswer => {
@@ -146,7 +138,7 @@ fn request<H: Host>(host: &H, first: u64, count: u64, patience: u64) -> Outcome 
             Answer::Given => return Outcome::Given,
             Answer::Refused => return Outcome::Refused,
             Answer::Pending => return given_up(host),
-            Answer::Lost if lost < AGAIN => (lost, begun) = (lost + 1, host.now()),
+            Answer::Lost if lost < ANSWERS_LOST => (lost, begun) = (lost + 1, host.now()),
             Answer::Lost => {
                 let word = host.pool().answers();
                 host.rest(word, word.load(Acquire));

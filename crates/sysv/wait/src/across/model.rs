@@ -13,13 +13,14 @@ mod node;
 
 use self::node::Node;
 use super::{Across, Heartbeat};
-use crate::{nap, Waited};
+use crate::Waited;
 use core::time::Duration;
 use std::boxed::Box;
 use std::vec::Vec;
 use vshmem_ipc::{sem, Ctx, Errno, IPC_PRIVATE};
 use vshmem_pool::atomic::{AtomicU32, Ordering::SeqCst};
 use vshmem_pool::model::{Act, Process, Scene, World};
+use vshmem_pool::tuning::LONGEST_NAP;
 use vshmem_pool::{Budget, Cred, Kernel, Pool, ProcId};
 
 /// A process of a node.
@@ -87,7 +88,7 @@ impl User {
 /// A semaphore of value 0, and a process of each of two nodes: the first is of a machine that is peer 1. The
 /// second one's peer number is given.
 fn two_nodes(actors: usize, peer: u16) -> (World, i32, [User; 2]) {
-    let world = World::new(actors, nap::LONGEST, || {});
+    let world = World::new(actors, LONGEST_NAP, || {});
     let pool = *world.pool();
     let users = [1, peer].map(|peer| {
         let member = pool.join([peer as u8; 16], b"").unwrap();

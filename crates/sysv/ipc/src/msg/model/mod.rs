@@ -58,7 +58,7 @@ struct Passed {
 }
 
 /// Most bytes of a text.
-const MOST: usize = 2 * 64;
+const MOST_BYTES: usize = 2 * 64;
 
 fn text(message: u64, cells: u32) -> Vec<u8> {
     let bytes = if cells == 1 { 8 } else { cells as usize * 64 - 56 };
@@ -98,18 +98,18 @@ fn send_one(c: &Ctx, id: i32, call: Call, text: &[u8]) -> bool {
 }
 
 fn receive_one(c: &Ctx, id: i32, call: Call) -> Option<u64> {
-    let mut text = [0; MOST];
+    let mut text = [0; MOST_BYTES];
     let at = text.as_mut_ptr();
     // SAFETY: the array has so many bytes.
     let came = unsafe {
         match call {
             Receive => {
-                let by_shortcut = |queue: Shortcut| queue.receive(id, at, MOST, 0, 0, c.kernel.now());
+                let by_shortcut = |queue: Shortcut| queue.receive(id, at, MOST_BYTES, 0, 0, c.kernel.now());
                 let received = shortcut(c, id).and_then(by_shortcut);
-                received.or_else(|| receive::receive_at_once(c, id, at, MOST))
+                received.or_else(|| receive::receive_at_once(c, id, at, MOST_BYTES))
             }
-            Await => receive::receive(c, id, at, MOST, 0, 0).ok(),
-            _ => receive::receive(c, id, at, MOST, 0, IPC_NOWAIT).ok(),
+            Await => receive::receive(c, id, at, MOST_BYTES, 0, 0).ok(),
+            _ => receive::receive(c, id, at, MOST_BYTES, 0, IPC_NOWAIT).ok(),
         }
     };
     came.map(|(len, _)| message(&text[..len]))

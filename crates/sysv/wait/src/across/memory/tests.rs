@@ -93,7 +93,7 @@ fn an_answer_is_waited_for() {
         };
         let world = World::new(&mut deed);
         let expected = if given { Outcome::Given } else { Outcome::Refused };
-        assert_eq!(request(&world, 7, 2, LONGEST), expected);
+        assert_eq!(request(&world, 7, 2, ANSWER_NS), expected);
         assert_eq!(world.doorbells.get(), 1);
     }
 }
@@ -102,7 +102,7 @@ fn an_answer_is_waited_for() {
 fn a_back_end_that_is_busy_for_too_long_refuses() {
     let mut deed = |_: &Pool, _: u64| ();
     let world = World::new(&mut deed);
-    assert_eq!(request(&world, 7, 2, LONGEST), Outcome::Refused);
+    assert_eq!(request(&world, 7, 2, ANSWER_NS), Outcome::Refused);
     assert!(seconds(&world) < 3.1, "{}", seconds(&world));
     assert!(world.can_request(), "it lives");
     // The request was taken back.
@@ -114,10 +114,10 @@ fn a_dead_back_end_is_waited_for_once() {
     let mut deed = |_: &Pool, _: u64| ();
     let mut world = World::new(&mut deed);
     world.alive_until = 0;
-    assert_eq!(request(&world, 7, 2, LONGEST), Outcome::NoAnswer);
+    assert_eq!(request(&world, 7, 2, ANSWER_NS), Outcome::NoAnswer);
     assert!(seconds(&world) < 3.1, "{}", seconds(&world));
     let before = world.now();
-    assert_eq!(request(&world, 7, 2, LONGEST), Outcome::NoAnswer);
+    assert_eq!(request(&world, 7, 2, ANSWER_NS), Outcome::NoAnswer);
     assert_eq!(world.now(), before, "nobody need wait again");
     world.alive_until = u64::MAX;
     assert!(!world.can_request(), "nor anybody else");
@@ -129,7 +129,7 @@ fn a_dead_back_end_is_waited_for_once() {
 fn one_that_ends_in_good_order_is_not_waited_for() {
     let mut deed = |pool: &Pool, _: u64| pool.set_gives(false);
     let world = World::new(&mut deed);
-    assert_eq!(request(&world, 7, 2, LONGEST), Outcome::NoAnswer);
+    assert_eq!(request(&world, 7, 2, ANSWER_NS), Outcome::NoAnswer);
     assert!(seconds(&world) < 0.1);
 }
 
@@ -141,7 +141,7 @@ fn who_writes_into_the_slots_keeps_nobody_for_ever() {
             slots.iter().for_each(|slot| slot.store(word, SeqCst));
         };
         let world = World::new(&mut deed);
-        assert_eq!(request(&world, 7, 2, LONGEST), Outcome::Refused, "{word:#x}");
+        assert_eq!(request(&world, 7, 2, ANSWER_NS), Outcome::Refused, "{word:#x}");
         assert!(seconds(&world) < 12.0, "{}", seconds(&world));
         assert!(world.doorbells.get() < 10_000);
     }
@@ -161,7 +161,7 @@ fn a_lost_answer_is_requested_again() {
         }
     };
     let world = World::new(&mut deed);
-    assert_eq!(request(&world, 7, 2, LONGEST), Outcome::Given);
+    assert_eq!(request(&world, 7, 2, ANSWER_NS), Outcome::Given);
     assert_eq!(world.doorbells.get(), 2);
 }
 
@@ -182,6 +182,6 @@ fn the_slots_of_the_dead_are_waited_for() {
     while world.pool.request_memory(member, 1, 1).is_some() {}
     world.pool.declare_dead(member);
     let before = world.now();
-    assert_eq!(request(&world, 7, 2, LONGEST), Outcome::Given);
+    assert_eq!(request(&world, 7, 2, ANSWER_NS), Outcome::Given);
     assert!(world.now() - before < SECOND / 10);
 }

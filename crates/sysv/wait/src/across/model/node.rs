@@ -1,11 +1,11 @@
 //! A kernel: what is below the code that waits.
 
-use crate::nap;
 use crate::wakeups::Wakeups;
 use crate::Waited;
 use core::time::Duration;
 use vshmem_pool::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use vshmem_pool::model::Process;
+use vshmem_pool::tuning::LONGEST_NAP;
 use vshmem_pool::{Kernel, Pool};
 
 /// The peer number of the host.
@@ -32,7 +32,7 @@ fn waited(waited: vshmem_pool::Waited) -> Waited {
 impl Node {
     /// What this kernel has of the checker's.
     pub fn process(self) -> Process {
-        Process { naps: nap::LONGEST, number: self.peer }
+        Process { naps: LONGEST_NAP, number: self.peer }
     }
 
     /// It rings doorbells from the beginning.
