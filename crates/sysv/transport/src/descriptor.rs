@@ -13,19 +13,19 @@ use crate::text::Text;
 
 pub(crate) use crate::sys::Owned;
 
-/// Numbers below this are never kept: programs count on getting them, and shells use them by number.
+/// The lowest number that is kept: programs count on getting lower ones, and shells use them by number.
 const LOWEST: u64 = 10;
 /// Floors are not raised with the limit beyond this one: the kernel's table grows with the highest number,
 /// and every `fork` copies it.
 const LARGEST_USEFUL_LIMIT: u64 = 1024;
-/// No descriptor is kept.
+/// The number that says that no descriptor is kept.
 const NONE: i32 = -1;
 
 /// Opening a pool's file: never takes a terminal, never waits for the other end of a pipe.
 pub(crate) const OPEN_FLAGS: i32 = libc::O_RDWR | WITHOUT_WAITING;
 const WITHOUT_WAITING: i32 = libc::O_NOCTTY | libc::O_NONBLOCK;
 
-/// What tells a file from all others that exist at the time.
+/// The identity of a file among all that exist at the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -53,19 +53,19 @@ impl Identity {
 
 /// A descriptor for one use: the kept one, or one that was opened for the occasion.
 #[derive(Debug)]
-pub(crate) enum Lent {
+pub(crate) enum Borrowed {
     /// The kept descriptor.
     Kept(i32),
     /// Opened for this use, as no number high enough was free.
     Temporary(Owned),
 }
 
-impl Lent {
+impl Borrowed {
     /// The number.
     pub fn fd(&self) -> i32 {
         match self {
-            Lent::Kept(fd) => *fd,
-            Lent::Temporary(owned) => owned.fd(),
+            Borrowed::Kept(fd) => *fd,
+            Borrowed::Temporary(owned) => owned.fd(),
         }
     }
 }
@@ -91,10 +91,10 @@ impl Descriptor {
     }
 
     /// A descriptor that is certainly open on the pool's file, if one can be had.
-    pub fn get(&self) -> Option<Lent> {
+    pub fn get(&self) -> Option<Borrowed> {
         let number = self.number.load(Ordering::Acquire);
         if self.identity.is(number) {
-            return Some(Lent::Kept(number));
+            return Some(Borrowed::Kept(number));
         }
         self.replace(number)
     }
@@ -105,9 +105,10 @@ impl Descriptor {
         (self.number.load(Ordering::Acquire), self.identity)
     }
 
-    /// Whether `lent` is still open on the pool's file; another thread may have closed it in the meantime.
-    pub fn is_still(&self, lent: &Lent) -> bool {
-        self.is_same(lent.fd())
+    /// Whether `borrowed` is still open on the pool's file; another thread may have closed it in the
+    /// meantime.
+    pub fn is_still(&self, borrowed: &Borrowed) -> bool {
+        self.is_same(borrowed.fd())
     }
 
     /// Whether a number is open on the pool's file.
@@ -116,14 +117,14 @@ impl Descriptor {
     }
 
     /// Opens the pool's file again and keeps it, unless another thread was faster, in place of a lost number.
-    fn replace(&self, lost: i32) -> Option<Lent> {
+    fn replace(&self, lost: i32) -> Option<Borrowed> {
         let fresh = self.open_path(OPEN_FLAGS)?;
         let Some(high) = move_high(fresh.fd()) else {
-            return Some(Lent::Temporary(fresh));
+            return Some(Borrowed::Temporary(fresh));
         };
         match self.number.compare_exchange(lost, high, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => Some(Lent::Kept(high)),
-            Err(_) => Some(Lent::Temporary(Owned::new(high))),
+            Ok(_) => Some(Borrowed::Kept(high)),
+            Err(_) => Some(Borrowed::Temporary(Owned::new(high))),
         }
     }
 
@@ -132,7 +133,8 @@ impl Descriptor {
         self.open(OPEN_FLAGS)
     }
 
-    /// The same for reading alone: what is mapped by it can't be made writable later.
+    /// Opens the pool's file anew for reading alone: memory that is mapped by it can't be made writable
+    /// later.
     pub fn open_to_read(&self) -> Option<Owned> {
         self.open(libc::O_RDONLY | WITHOUT_WAITING)
     }
@@ -160,7 +162,7 @@ impl Descriptor {
         self.verified(sys::open(self.path.c_str(), flags, 0))
     }
 
-    /// What was opened, if it is the pool's file.
+    /// The file that was opened, if it is the pool's.
     fn verified(&self, opened: Result<i32, Errno>) -> Option<Owned> {
         let owned = Owned::new(opened.ok()?);
         self.identity.is(owned.fd()).then_some(owned)
@@ -210,10 +212,10 @@ mod tests {
     #[test]
     fn keeps_a_high_number_that_exec_closes() {
         let (_fd, descriptor) = scratch();
-        let lent = descriptor.get().expect("kept");
-        assert!(lent.fd() >= floors(sys::descriptor_limit())[0]);
+        let borrowed = descriptor.get().expect("kept");
+        assert!(borrowed.fd() >= floors(sys::descriptor_limit())[0]);
         // SAFETY: a query.
-        let flags = unsafe { libc::fcntl(lent.fd(), libc::F_GETFD) };
+        let flags = unsafe { libc::fcntl(borrowed.fd(), libc::F_GETFD) };
         assert_eq!(flags, libc::FD_CLOEXEC);
         descriptor.close();
     }

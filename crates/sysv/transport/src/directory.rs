@@ -16,7 +16,7 @@ pub fn each_entry(directory: &CStr, each: &mut dyn FnMut(i32, &CStr) -> bool) ->
     }
 }
 
-/// The same of a directory that is open for reading.
+/// Calls `each` with every entry of a directory that is open for reading, until it returns `false`.
 pub(crate) fn each_entry_of(
     directory: &Owned,
     each: &mut dyn FnMut(i32, &CStr) -> bool,
@@ -39,9 +39,9 @@ pub(crate) fn each_entry_of(
 
 /// The name of the first `struct linux_dirent64` in a buffer, and what follows it.
 fn split_entry(buffer: &[u8]) -> Option<(&CStr, &[u8])> {
-    /// Before it: inode number and offset, 8 bytes each.
+    /// Offset of the entry's length, behind inode number and offset, 8 bytes each.
     const LENGTH_AT: usize = 16;
-    /// Behind the length: a byte for the type.
+    /// Offset of the name, behind the length and a byte for the type.
     const NAME_AT: usize = 19;
     let len = buffer.get(LENGTH_AT..LENGTH_AT + 2)?;
     let len = usize::from(u16::from_ne_bytes([len[0], len[1]]));

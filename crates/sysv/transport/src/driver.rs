@@ -1,5 +1,5 @@
-//! What a driver's device file does: it maps a pool write-back, and lets threads sleep on words of it and
-//! ring other kernels. `kmod/vshmem_ioctl.h` specifies the calls, for any driver.
+//! A driver's device file. It maps a pool write-back, and lets threads sleep on words of it and ring other
+//! kernels. `kmod/vshmem_ioctl.h` specifies the calls, for any driver.
 
 use core::time::Duration;
 
@@ -65,7 +65,7 @@ const RING: u32 = request::<Ring>(1, 3);
 /// Fills in `struct vshmem_identity`.
 const IDENTITY: u32 = request::<[u8; 16]>(2, 4);
 
-/// What a device file of the driver says of itself.
+/// The driver, as its device file describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Driver {
     /// Bytes of the pool.
@@ -76,7 +76,7 @@ pub(crate) struct Driver {
     pub remains: bool,
     /// The number by which others ring this kernel, if the device has a doorbell.
     pub peer: Option<u16>,
-    /// What tells this kernel from all others that use the pool.
+    /// The identity of this kernel among all that use the pool.
     pub identity: [u8; 16],
 }
 

@@ -25,7 +25,7 @@ fn has_memory(process: u32, thread: u32) -> Option<bool> {
     }
 }
 
-/// The same, slowly, without any permission.
+/// Whether a thread has memory, by /proc: slowly, without any permission.
 fn has_memory_by_proc(process: u32, thread: u32) -> Option<bool> {
     let mut path = Text::<64>::new();
     write!(path, "/proc/{process}/task/{thread}/statm").ok()?;

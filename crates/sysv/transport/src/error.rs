@@ -1,4 +1,4 @@
-//! What can go wrong, one enum per operation.
+//! Errors, one enum per operation.
 //!
 //! Every error displays as a sentence that says what happened and what to do; it does not name the pool,
 //! which the caller knows. `errno` gives the System V error number that a program is told.
@@ -105,7 +105,7 @@ errors! {
     NotAFile = EINVAL of EISDIR | ENXIO | ENODEV, "This is not a regular file, nor a device file of vshmem.ko or a DAX device, so it can't be a pool: correct the path.";
     /// Smaller than the smallest pool.
     TooSmall = EINVAL, "The file is too small for a pool, perhaps truncated: a pool has at least 1 MiB. Create it again.";
-    /// Not a whole number of pages.
+    /// The length is no whole number of pages.
     Uneven = EINVAL, "The file is not a whole number of pages long, so it is no pool or was truncated: create it again.";
     /// Larger than this machine can address.
     TooLarge = ENOMEM of EOVERFLOW, "The pool is too large to be mapped: raise the limit on address space, or use a smaller pool.";
@@ -218,8 +218,8 @@ impl MapError {
     /// Addresses that may lie below `vm.mmap_min_addr`, which is 64 KiB as a rule.
     const LOW: usize = 1 << 20;
 
-    /// What the kernel has said to mapping something at an address, if one was asked for. EPERM is also its
-    /// word for a protection that the file system does not allow.
+    /// The error of mapping something at an address, if one was asked for. EPERM is also its word for a
+    /// protection that the file system does not allow.
     pub(crate) fn at(addr: Option<usize>, prot: i32, error: Errno) -> MapError {
         match error {
             Errno(libc::EPERM | libc::EACCES) if prot & libc::PROT_EXEC != 0 => MapError::NoCode,

@@ -1,4 +1,4 @@
-//! What reads texts that others write, each as a function from bytes. It panics where a reader has a fault.
+//! Readers of texts that others write, each as a function from bytes. It panics where a reader has a fault.
 
 use crate::given::{command_line, Grant};
 use crate::ids::IdMap;
@@ -53,7 +53,7 @@ fn stat(text: &[u8]) {
     let _ = stat::parse(text);
 }
 
-/// What a person calls a pool. A name leads nowhere else.
+/// The name that a person gives to a pool. It leads nowhere else.
 fn pool(value: &[u8]) {
     if let Ok(pool) = PoolRef::named(value) {
         let path = pool.path().to_bytes();

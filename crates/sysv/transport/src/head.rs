@@ -1,5 +1,5 @@
-//! What a pool's file has before the pool, if virtual machines are shown it as persistent memory: room for
-//! the block in which their kernels find that the rest is a DAX device, and how that is mapped.
+//! The head of a pool's file that virtual machines are shown as persistent memory. In it is the block by
+//! which their kernels find that the rest is a DAX device, and how that is mapped.
 //!
 //! The block is Linux's `struct nd_pfn_sb` (`drivers/nvdimm/pfn.h`), 4 KiB into the file. It says that a
 //! kernel keeps its own records of the memory's pages in its own memory (mode `PFN_MODE_RAM`), what the
@@ -17,7 +17,7 @@ pub const HEAD: u64 = 2 << 20;
 pub(crate) const BLOCK_AT: u64 = 4096;
 /// Its length.
 const BLOCK: usize = 4096;
-/// What tells the DAX devices of pools from others to a kernel.
+/// The identifier by which a kernel tells DAX devices of pools from others.
 pub const UUID: [u8; 16] =
     [0xd4, 0x0c, 0x5e, 0x71, 0x2b, 0x93, 0x4f, 0x0a, 0x8c, 0x36, 0x76, 0x73, 0x68, 0x6d, 0x65, 0x6d];
 

@@ -144,7 +144,7 @@ fn number(word: &[u8]) -> Option<u32> {
 }
 
 impl Ids {
-    /// The same everywhere.
+    /// Ids that are the same here and in pools.
     pub const SAME: Ids = Ids { users: IdMap::SAME, groups: IdMap::SAME };
 
     /// The maps that are given, and where one isn't, that of `/etc/vshmem/uid_map` or `gid_map`; without the

@@ -105,8 +105,8 @@ pub trait Transport: Debug + Sync {
         false
     }
 
-    /// What a pool's name, or the address of its device, means here. `default` means the first pool, unless a
-    /// pool has that name.
+    /// The meaning of a pool's name, or the address of its device, on this kernel. `default` means the first
+    /// pool, unless a pool has that name.
     ///
     /// # Errors
     /// See [`DiscoverError`].
@@ -145,7 +145,7 @@ pub trait Transport: Debug + Sync {
     fn open(&self, pool: &PoolRef) -> Result<Handle, OpenError>;
 }
 
-/// What a name means to a transport.
+/// The meaning of a name for a transport.
 // Returned once and taken apart at once; there is no heap to put the large case on.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug)]

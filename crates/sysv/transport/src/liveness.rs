@@ -54,7 +54,7 @@ impl Liveness {
 /// Whether a lock on its page goes to children.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Heir {
-    /// It ends with this process image.
+    /// Nobody has it: it ends with this process image.
     Nobody,
     /// The next child gets it too.
     Child,

@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use vshmem_pool::layout::PAGE;
 use vshmem_pool::{Mem, Pool};
 
-use crate::descriptor::{Descriptor, Lent, Owned};
+use crate::descriptor::{Borrowed, Descriptor, Owned};
 use crate::source::Source;
 use crate::sys::{self, Errno, Outcome};
 
@@ -72,7 +72,7 @@ pub(crate) fn by_file(
     prot: i32,
 ) -> Option<Outcome<*mut c_void>> {
     let file = match source {
-        Some(source) => source.lend(descriptor, prot)?,
+        Some(source) => source.borrow(descriptor, prot)?,
         None => file_for(descriptor, prot)?,
     };
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | addr.map_or(0, |_| libc::MAP_FIXED_NOREPLACE);
@@ -91,7 +91,7 @@ pub(crate) fn by_file(
         return Some(Err(Errno(libc::EEXIST)));
     }
     let is_still = match (source, &file) {
-        (Some(source), Lent::Kept(_)) => source.is_open(descriptor),
+        (Some(source), Borrowed::Kept(_)) => source.is_open(descriptor),
         _ => descriptor.is_still(&file),
     };
     if !is_still {
@@ -104,10 +104,10 @@ pub(crate) fn by_file(
 
 /// A descriptor that allows no more than `prot` later, if the process may still open the file; else the kept
 /// one.
-fn file_for(descriptor: &Descriptor, prot: i32) -> Option<Lent> {
+fn file_for(descriptor: &Descriptor, prot: i32) -> Option<Borrowed> {
     if prot & libc::PROT_WRITE == 0 {
         if let Some(file) = descriptor.open_to_read() {
-            return Some(Lent::Temporary(file));
+            return Some(Borrowed::Temporary(file));
         }
     }
     descriptor.get()

@@ -1,4 +1,4 @@
-//! What of a pool this process has mapped where, as its kernel says. Programs move mappings (`mremap`).
+//! Mappings of a pool in this process, as its kernel lists them. Programs move mappings (`mremap`).
 
 use core::ops::{ControlFlow, Range};
 
@@ -20,7 +20,7 @@ struct Line {
     next: usize,
 }
 
-/// Places of a line's numbers: `from-to access offset major:minor inode`. What says who has access counts as
+/// Places of a line's numbers: `from-to access offset major:minor inode`. The letters of the access count as
 /// a number.
 const FROM: usize = 0;
 const TO: usize = 1;

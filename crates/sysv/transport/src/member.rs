@@ -30,11 +30,11 @@ const MARKING: i64 = 1 << 61;
 /// A marked file was changed in this second or later, in 2106; its low 32 bits, and the nanoseconds, were
 /// drawn at random.
 const MARK: i64 = 1 << 32;
-/// What tells this kernel from others.
+/// The identity of this kernel among others.
 pub(crate) enum Kernel {
     /// This.
     Known([u8; 16]),
-    /// What the device's file tells.
+    /// The device's file tells it.
     ByFile,
 }
 
@@ -43,8 +43,8 @@ impl Kernel {
     pub const HOST: Kernel = Kernel::Known(HOST);
 
     /// Finds its entry among the members of the pool that has this descriptor, or makes one: one process at a
-    /// time, since two could take two entries, and each its own, as if they were of two kernels. Who can't
-    /// have the lock, or not in time, makes one without it.
+    /// time, since two could take two entries, and each its own, as if they were of two kernels. A process
+    /// that can't have the lock, or not in time, makes one without it.
     pub fn join(self, descriptor: &Descriptor, pool: &Pool) -> Result<u16, JoinError> {
         let identity = match self {
             Kernel::Known(identity) => identity,
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// What stands for the file of a device in a machine's sysfs.
+    /// A file that stands for that of a device in a machine's sysfs.
     fn device() -> Descriptor {
         let fd = Owned::new(sys::memory_file(c"device").expect("a memory file"));
         let identity = Identity::of(&sys::fstat(fd.fd()).expect("its status"));

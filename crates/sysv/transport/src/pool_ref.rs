@@ -128,7 +128,7 @@ impl PoolRef {
         self.path.c_str()
     }
 
-    /// The same, in its buffer.
+    /// The path, in its buffer.
     pub(crate) fn path_text(&self) -> &Path {
         &self.path
     }

@@ -1,4 +1,5 @@
-//! What tells a process from others of its kernel, and whether it lives, is stopped, or runs another program.
+//! Processes of this kernel: telling one from others, and whether it lives, is stopped, or runs another
+//! program.
 //!
 //! A liveness lock tells most of it. But the kernel releases it late, and at exec, although the process goes
 //! on. So code that judges processes of its own kernel asks here.
@@ -38,7 +39,7 @@ pub fn started() -> u64 {
     u64::from(namespaces()) << 32 | ticks
 }
 
-/// What a process knows just before it forks, from which its child learns when and where it began. To ask
+/// A fork, as the process knows it just before: from that its child learns when and where it began. To ask
 /// /proc takes microseconds, and more in a new process.
 #[derive(Clone, Copy, Debug)]
 pub struct Fork {
@@ -62,7 +63,7 @@ impl Fork {
         unsafe { syscall!(libc::SYS_getppid) == self.parent as isize }
     }
 
-    /// The same as [`started`], for the child, by the clock. `parents`: its parent's.
+    /// The start of the child, as [`started`] gives it, by the clock. `parents`: its parent's.
     ///
     /// The child is in its parent's namespaces if both see the same pid and clock: a parent in another PID
     /// namespace has pid 0, and time namespaces exist to have other clocks. One that is ahead by less than
@@ -79,8 +80,8 @@ impl Fork {
     }
 }
 
-/// What the pool keeps as the start of a child of the process that noted `parents`, as long as nobody knows
-/// when it began.
+/// The start of a child of the process that noted `parents`, as the pool keeps it while nobody knows when it
+/// began.
 pub fn unknown_start(parents: u64) -> u64 {
     parents & 0xffff_ffff << 32
 }
@@ -89,8 +90,8 @@ fn inode(path: &CStr) -> Option<u32> {
     sys::stat_at(libc::AT_FDCWD, path, 0).ok().map(|stat| stat.st_ino as u32)
 }
 
-/// The same as [`started`] by the clock, for a process that began just now and has no /proc, or may have
-/// none; then it is taken to be in its parent's namespaces.
+/// The start of a process that began just now and has no /proc, or may have none, by the clock; then it is
+/// taken to be in its parent's namespaces.
 pub fn started_now(parents: u64) -> u64 {
     started_at(sys::time(libc::CLOCK_BOOTTIME), namespaces(), parents)
 }
@@ -306,7 +307,7 @@ mod tests {
 
     const CLONE_NEWTIME: i32 = 0x80;
 
-    /// What a child that calls `ends` exits with.
+    /// The exit code of a child that calls `ends`.
     unsafe fn exit_code(ends: impl FnOnce() -> i32) -> i32 {
         let mut status = 0;
         // SAFETY: the caller vouches for what the child calls; it is waited for.

@@ -31,7 +31,7 @@ pub(crate) unsafe fn in_mapping(at: usize, len: usize) -> Option<bool> {
     }
 }
 
-/// What a process knows of the memory behind a file of `len` bytes: nothing yet.
+/// Knowledge of the memory behind a file of `len` bytes: none yet.
 pub(crate) fn sparse(len: usize) -> Outcome<Sparse> {
     let pages = len.div_ceil(PAGE as usize);
     let prot = libc::PROT_READ | libc::PROT_WRITE;

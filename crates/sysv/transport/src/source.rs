@@ -1,4 +1,5 @@
-//! Sources: how everybody learns that something of a process's attachments is still mapped, by whomever.
+//! Sources: they tell every process whether something of a process's attachments is still mapped, in any
+//! process.
 //!
 //! A process maps what it attaches by an open file description of its own, the *source*, which holds a read
 //! lock on one byte of the pool's file, far behind its end, that nobody else has. Each mapping holds the
@@ -7,7 +8,7 @@
 //! and `MADV_DONTFORK` need no word either. It can be seen from every PID, user and mount namespace that has
 //! the file.
 
-use crate::descriptor::{move_high, Descriptor, Lent, Owned};
+use crate::descriptor::{move_high, Borrowed, Descriptor, Owned};
 use crate::liveness::is_held;
 use crate::sys;
 
@@ -38,21 +39,21 @@ impl Source {
         Some(Source { descriptor: fd, number, is_marked })
     }
 
-    /// What tells it from others, not 0. Less than 2^43.
+    /// The number that tells the source from others, not 0. Less than 2^43.
     pub fn number(&self) -> u64 {
         self.number
     }
 
     /// A descriptor of it, or one that allows no more than reading later and holds the same lock. `None`: it
     /// was closed.
-    pub(crate) fn lend(&self, descriptor: &Descriptor, prot: i32) -> Option<Lent> {
+    pub(crate) fn borrow(&self, descriptor: &Descriptor, prot: i32) -> Option<Borrowed> {
         if prot & libc::PROT_WRITE == 0 {
             let reader = descriptor.open_to_read();
             if let Some(file) = reader.filter(|file| lock(file, self.number).is_some()) {
-                return Some(Lent::Temporary(file));
+                return Some(Borrowed::Temporary(file));
             }
         }
-        self.is_open(descriptor).then_some(Lent::Kept(self.descriptor))
+        self.is_open(descriptor).then_some(Borrowed::Kept(self.descriptor))
     }
 
     /// Whether the descriptor is the source's still: a program closes what it finds.

@@ -1,4 +1,4 @@
-//! What the kernel tells of a process in a line, `/proc/PID/stat`.
+//! `/proc/PID/stat`: a process, as the kernel describes it in a line.
 
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -6,7 +6,7 @@ use core::fmt::Write;
 use crate::sys::read_file;
 use crate::text::Text;
 
-/// What `/proc/PID/stat` tells of a process.
+/// The status of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// The letter of its state.
@@ -19,8 +19,8 @@ pub struct Stat {
     pub start: u64,
 }
 
-/// Of the process `pid` of our own pid namespace, or ourselves. `None`: there is no such process, or no
-/// /proc.
+/// The status of the process `pid` of our own pid namespace, or our own. `None`: there is no such process, or
+/// no /proc.
 pub fn of(pid: Option<u32>) -> Option<Stat> {
     let mut path = Text::<40>::new();
     match pid {
@@ -30,7 +30,7 @@ pub fn of(pid: Option<u32>) -> Option<Stat> {
     at(path.c_str())
 }
 
-/// The same of a process or thread whose file this is.
+/// The status of the process or thread whose file this is.
 pub(crate) fn at(path: &CStr) -> Option<Stat> {
     let mut buffer = [0; 1024];
     parse(read_file(path, &mut buffer)?)

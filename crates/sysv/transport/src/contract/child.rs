@@ -5,7 +5,7 @@ use std::format;
 use std::string::{String, ToString};
 use std::time::Instant;
 
-/// How long a check waits for what must happen at once.
+/// Time that a check waits for what must happen at once.
 const CHECK_TIME: Duration = Duration::from_secs(10);
 
 /// Waits until `condition` holds; the kernel may drop a lock a moment after a process was reaped.
@@ -87,7 +87,7 @@ impl Drop for Board {
     }
 }
 
-/// What the body of a child can do.
+/// A child's view of its parent.
 pub struct Inside<'a> {
     board: &'a Board,
     heard: core::cell::Cell<u8>,

@@ -34,7 +34,7 @@ fn open_numbers() -> Result<Vec<i32>, String> {
     Ok((0..4096).filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } != -1).collect())
 }
 
-/// What has been opened since `before`.
+/// Descriptors that were opened since `before`.
 fn opened_since(before: &[i32]) -> Result<Vec<i32>, String> {
     Ok(open_numbers()?.into_iter().filter(|fd| !before.contains(fd)).collect())
 }
@@ -215,7 +215,7 @@ fn is_null(fd: i32) -> bool {
     stat.is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFCHR && stat.st_rdev == 0x103)
 }
 
-/// What must hold when neither the descriptor nor the path is left.
+/// Checks a pool of which neither the descriptor nor the path is left.
 fn check_lost(pool: &Open) -> Result<(), String> {
     if pool.handle.may_go() {
         // A device's memory can't be mapped without its file. Nothing breaks, and what is mapped stays.

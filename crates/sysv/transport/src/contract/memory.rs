@@ -259,7 +259,7 @@ fn release_locked(subject: &Subject) -> Outcome {
     }
 }
 
-/// What a child says where `mlockall` is not allowed.
+/// The word of a child where `mlockall` is not allowed.
 const NO_LOCKING: &str = "mlockall";
 
 /// Locks the memory of this child.

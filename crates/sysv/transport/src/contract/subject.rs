@@ -1,11 +1,11 @@
-//! What the checks are about, and what they have in common.
+//! The subject of the checks, and what they have in common.
 
 use std::format;
 use std::string::String;
 
 use crate::{Handle, PoolRef, Transport};
 
-/// What the checks are about.
+/// The subject of the checks: a transport and a pool.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// The transport.
@@ -25,7 +25,7 @@ pub enum Verdict {
     Failed(String),
 }
 
-/// What a check returns: a failure as text.
+/// The result of a check: a failure as text.
 pub type Outcome = Result<Verdict, String>;
 
 /// A named check.

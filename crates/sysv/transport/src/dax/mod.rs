@@ -38,7 +38,7 @@ use crate::{sys, Transport};
 const DEVICES: &CStr = c"/sys/bus/dax/devices";
 /// Names of devices whose memory is coherent between all hosts that share it, a line each.
 const COHERENT: &CStr = c"/etc/vshmem/coherent";
-/// As many devices as are looked at; further ones are not seen.
+/// Most devices that are looked at; further ones are not seen.
 const MOST_DEVICES: usize = 64;
 
 /// The transport `dax`.
@@ -121,7 +121,7 @@ struct Device {
 }
 
 impl Device {
-    /// The one that an open file stands for, if it stands for one.
+    /// The device that an open file stands for, if it stands for one.
     fn behind(fd: i32) -> Option<Device> {
         let stat = sys::fstat(fd).ok()?;
         if stat.st_mode & libc::S_IFMT != libc::S_IFCHR {
@@ -139,7 +139,7 @@ impl Device {
         bus.ends_with(b"/bus/dax").then_some(device)
     }
 
-    /// The one that sysfs lists under this name.
+    /// The device that sysfs lists under this name.
     fn listed(name: &[u8]) -> Option<Device> {
         let mut link = Path::new();
         link.push(DEVICES.to_bytes())?;
@@ -148,7 +148,7 @@ impl Device {
         Device::at(link)
     }
 
-    /// The one that a link in sysfs leads to.
+    /// The device that a link in sysfs leads to.
     fn at(link: Path) -> Option<Device> {
         let mut buffer = [0; 512];
         let mut place = Path::new();
@@ -156,7 +156,7 @@ impl Device {
         Some(Device { link, place })
     }
 
-    /// What it belongs to, from the top, and its own name at the end.
+    /// The devices that it belongs to, from the top, and its own name at the end.
     fn parts(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
         self.place.bytes().split(|&c| c == b'/')
     }

@@ -8,14 +8,14 @@ use crate::sys;
 use crate::text::Text;
 use core::ffi::CStr;
 
-/// What a machine is told that has its kernel's command line from a boot loader; its agent writes the file.
+/// Settings of a machine that has its kernel's command line from a boot loader; its agent writes the file.
 pub const SETTINGS: &CStr = c"/run/vshmem/settings";
 
 /// Names of devices that show their memory in a BAR.
 pub(crate) const POOLS: &[u8] = b"vshmem.pools=";
 /// Names of DAX devices.
 pub(crate) const DAX: &[u8] = b"vshmem.dax=";
-/// As long as the longest command line that Linux takes on the architectures that we know.
+/// Bytes of the longest command line that Linux takes on the architectures that we know.
 pub(crate) const LONGEST: usize = 2048;
 
 /// The value of a parameter of the kernel; empty if it isn't there.

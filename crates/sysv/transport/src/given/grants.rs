@@ -20,7 +20,7 @@ const LONGEST_LINE: usize = 128;
 /// No table needs more reads; what follows is ignored.
 const MOST_READS: usize = 256;
 
-/// What the host calls a device: a line of the table.
+/// A grant: the host's name for a device, a line of the table.
 #[derive(Clone, Debug)]
 pub struct Grant {
     address: Address,
@@ -41,7 +41,7 @@ impl Grant {
         Grant::new(&line[..space], &line[space + 1..])
     }
 
-    /// What the host calls it.
+    /// The host's name for it.
     pub fn name(&self) -> &[u8] {
         self.name.bytes()
     }

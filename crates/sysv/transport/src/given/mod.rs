@@ -22,15 +22,15 @@ pub(crate) fn are() -> bool {
     grants::exist()
 }
 
-/// What devices are called in this machine.
+/// The names of devices in this machine.
 pub(crate) struct Names<'d> {
     devices: &'d [Address],
-    /// What the kernel command line says.
+    /// The value in the kernel command line.
     value: Text<{ command_line::LONGEST }>,
 }
 
 impl Names<'_> {
-    /// Of these devices, which this parameter of the kernel is for.
+    /// The names of these devices, which this parameter of the kernel is for.
     pub fn read<'d>(devices: &'d [Address], parameter: &[u8]) -> Names<'d> {
         Names { devices, value: command_line::value(parameter) }
     }

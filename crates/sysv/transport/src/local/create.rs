@@ -42,7 +42,7 @@ pub fn create_local(
     create_resolved(&pool, size, mode, init)
 }
 
-/// The same for a local pool that was resolved. The directory of named pools is created if need be.
+/// Creates a local pool that was resolved. The directory of named pools is created if need be.
 ///
 /// # Errors
 /// As those of [`create_local`].
@@ -55,7 +55,7 @@ pub fn create_resolved(
     create(pool, None, size, mode, init)
 }
 
-/// The same for a pool that machines are shown as persistent memory, which they map in multiples of `align`
+/// Creates a local pool that machines are shown as persistent memory, which they map in multiples of `align`
 /// or less: its file has a [`head`].
 ///
 /// # Errors
@@ -72,8 +72,8 @@ pub fn create_with_head(
     create(pool, Some(align), size.ok_or(CreateError::TooLarge)?, mode, init)
 }
 
-/// What memory is mapped in multiples of in the directory where a pool is to be made: segments of the pool
-/// have to be aligned to it. Pages, but for hugetlbfs.
+/// The size of pages in the directory where a pool is to be made, to which segments of the pool have to be
+/// aligned: larger ones on hugetlbfs.
 ///
 /// # Errors
 /// As those of [`create_local`].

@@ -63,7 +63,7 @@ impl Entry {
         Ok(Entry { directory, name })
     }
 
-    /// The same for a file that is to be created: the directory of named pools is created, too.
+    /// The entry of a file that is to be created; the directory of named pools is created, too.
     pub fn for_new(pool: &PoolRef) -> Result<Entry, EntryError> {
         if pool.origin() == Origin::Name {
             let path = own_directory().ok_or(Errno(libc::EINVAL))?;

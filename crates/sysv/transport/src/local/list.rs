@@ -13,7 +13,7 @@ use crate::pool_ref::{Origin, PoolRef};
 use crate::reserve::KEPT;
 use crate::sys::{self, Errno};
 
-/// What the file system tells of a local pool.
+/// A local pool, as the file system describes it.
 #[derive(Clone, Debug)]
 pub struct LocalPool {
     /// Which pool.

@@ -12,12 +12,12 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::memory::{grow, map, protect, unlock, unmap};
 use super::raw::{call, Errno, Outcome};
 
-/// So far below the library's code. More than programs take there, and less than the part of the address
-/// space has in which sanitizers of threads expect libraries.
+/// Distance below the library's code, in bytes. More than programs take there, and less than the part of the
+/// address space has in which sanitizers of threads expect libraries.
 const FAR: usize = 256 << 30;
 /// No page of memory is larger; larger mappings begin at a multiple of it.
 const LARGEST_PAGE: usize = 1 << 30;
-/// How often another place is looked for. Each is further away: the last is 255 GiB below the first.
+/// Times that another place is looked for. Each is further away: the last is 255 GiB below the first.
 const TRIES: u32 = 9;
 
 static ROOM: Room = Room { far: FAR, free_below: AtomicUsize::new(0) };
@@ -38,7 +38,7 @@ pub(crate) unsafe fn map_aside(
     unsafe { map_beginning(len, len, prot, flags, fd, offset) }
 }
 
-/// The same for what is unmapped soon: it lies where the next mapping will, and nothing is written down. Each
+/// Maps memory that is unmapped soon: it lies where the next mapping will, and nothing is written down. Each
 /// page that is written to between two forks costs a fault.
 ///
 /// # Safety

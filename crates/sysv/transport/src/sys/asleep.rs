@@ -15,7 +15,7 @@ const BELOW: usize = 1024;
 /// How a sleep in the kernel ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awake {
-    /// What the kernel returned; an errno value, negative, if it failed.
+    /// The result of the system call; an errno value, negative, if it failed.
     pub result: isize,
     /// A signal handler ran on this stack, from just before the call until it was over.
     pub handled: bool,

@@ -17,7 +17,7 @@ type Seconds = unsafe extern "C" fn(*mut i64) -> i64;
 const GETTIME: &CStr = c"__vdso_clock_gettime";
 #[cfg(not(target_arch = "x86_64"))]
 const GETTIME: &CStr = c"__kernel_clock_gettime";
-/// Not there on all processors.
+/// The name of a function that is not there on all processors.
 const SECONDS: &CStr = c"__vdso_time";
 
 /// A [`Gettime`].
@@ -25,7 +25,7 @@ static GETTIME_AT: AtomicPtr<()> = AtomicPtr::new(find_gettime as *mut ());
 /// A function that returns seconds and, if it is given a pointer, stores them.
 static SECONDS_AT: AtomicPtr<()> = AtomicPtr::new(find_seconds as *mut ());
 
-/// What a clock says.
+/// The time by a clock.
 #[inline]
 pub fn time(clock: libc::clockid_t) -> Duration {
     let mut now = [0; 2];
@@ -92,7 +92,7 @@ fn vdso(name: &CStr) -> Option<*mut ()> {
     /// `DT_STRTAB` and `DT_SYMTAB`.
     const STRINGS: u64 = 5;
     const SYMBOLS: u64 = 6;
-    /// Of `Elf64_Sym`.
+    /// Bytes of an `Elf64_Sym`.
     const SYMBOL: usize = 24;
     // SAFETY: reads the auxiliary vector.
     let image = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } as usize;

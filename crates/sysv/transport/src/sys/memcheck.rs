@@ -1,4 +1,4 @@
-//! What valgrind's memcheck is told of a pool.
+//! Requests to valgrind's memcheck about a pool's memory.
 //!
 //! As a program ends, memcheck looks for pointers in all memory that may be accessed. In a pool that is
 //! mapped whole it would read every page, two seconds for a GiB, and so give memory to each that had none. So
@@ -15,10 +15,10 @@ const MAKE_DEFINED: usize = FIRST + 2;
 const REPORT_ACCESS: usize = FIRST + 13;
 const IGNORE_ACCESS: usize = FIRST + 14;
 
-/// It warns of more at once: 256 MiB.
+/// Bytes of one request; memcheck warns of 256 MiB at once.
 const STEP: usize = 128 << 20;
 
-/// Nobody has looked at a mapping yet.
+/// Hides a mapping, at which nobody has looked yet.
 pub(crate) fn hide(at: usize, len: usize) {
     ignore(at, len);
     for from in (0..len).step_by(STEP) {
@@ -26,17 +26,17 @@ pub(crate) fn hide(at: usize, len: usize) {
     }
 }
 
-/// What is inaccessible there is accessed all the same.
+/// Allows accesses to inaccessible memory there.
 pub(crate) fn ignore(at: usize, len: usize) {
     request(IGNORE_ACCESS, at, len);
 }
 
-/// Part of it is going to be looked at.
+/// Shows a part of a mapping that is going to be looked at.
 pub(crate) fn show(at: usize, len: usize) {
     request(MAKE_DEFINED, at, len);
 }
 
-/// An access to what is inaccessible there is a mistake again: something else may be mapped.
+/// Makes an access to inaccessible memory there a mistake again: something else may be mapped.
 pub(crate) fn forget(at: usize, len: usize) {
     request(REPORT_ACCESS, at, len);
 }

@@ -61,7 +61,7 @@ pub(crate) unsafe fn unmap(addr: usize, len: usize) {
 /// Changes the protection of mapped memory.
 ///
 /// # Safety
-/// The range must belong to the caller, who must not depend on what `prot` takes away.
+/// The range must belong to the caller, which must not depend on an access that `prot` takes away.
 pub(crate) unsafe fn protect(addr: usize, len: usize, prot: i32) -> Outcome<()> {
     // SAFETY: the caller vouches for the range.
     unsafe { call!(SYS_mprotect, addr, len, prot) }.map(|_| ())

@@ -175,7 +175,7 @@ pub(crate) fn memory_file(name: &CStr) -> Outcome<i32> {
     unsafe { call!(SYS_memfd_create, name.as_ptr(), libc::MFD_CLOEXEC) }.map(|fd| fd as i32)
 }
 
-/// The same for a request that sleeps; besides, whether a signal handler ran.
+/// A call on a device that sleeps; besides the result, whether a signal handler ran.
 ///
 /// # Safety
 /// As [`control`].

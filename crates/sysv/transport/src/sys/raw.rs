@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub i32);
 
-/// What a system call returns.
+/// The result of a system call.
 pub(crate) type Outcome<T> = Result<T, Errno>;
 
 /// Makes a system call with six arguments; unused ones are ignored by the kernel. Returns what the kernel
@@ -83,7 +83,7 @@ macro_rules! syscall {
         $crate::system_call($number as i64, args)
     }};
 }
-/// The same, by the last part of the number's name; an error is told from a result.
+/// System call by the last part of its number's name; an error is told from a result.
 macro_rules! call {
     ($number:ident $(, $arg:expr)* $(,)?) => {
         $crate::sys::outcome($crate::syscall!(libc::$number $(, $arg)*))
