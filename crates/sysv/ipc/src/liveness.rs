@@ -1,7 +1,8 @@
-//! Processes come and go, most of them without saying good-bye.
+//! Process slots: taking one, cleaning up after dead processes, and leaving a pool.
 
 use crate::{
-    directory as dir, end_waits, msg, pid_word_in, reclaim, sem, shm, Budget, Ctx, Kernel, Pool, ProcId,
+    directory as dir, end_waits, msg, pid_word_in, reclaim, sem, shm, Budget, Ctx, Errno, Kernel, Pool,
+    ProcId,
 };
 use vshmem_pool::atomic::{AtomicU32, Ordering::Relaxed};
 use vshmem_pool::layout::Kind;
@@ -20,7 +21,7 @@ pub fn nap(kernel: &dyn Kernel) {
 }
 
 /// Takes a process slot. Each new process also looks after a few others, so that the dead don't pile up.
-/// `None`: there is none, or who must not wait has to look again.
+/// `None`: no slot is free, or the caller must not wait here and has to look again.
 pub fn claim(
     pool: &Pool,
     kernel: &dyn Kernel,
@@ -76,9 +77,25 @@ fn reap_some(c: &Ctx, from: u32) {
     }
 }
 
-/// For a caller that found no memory or no entry free: cleans up after every dead process, finishes what
-/// could not be removed before, and gives the memory of free pages back to the host. Returns whether to try
-/// again.
+/// A `*get` call: `try_get` and, if it found no memory or no entry free and that `may_help`, once more after
+/// room was made.
+pub fn with_room(
+    c: &Ctx,
+    may_help: bool,
+    try_get: impl Fn(&SignalsBlocked) -> Result<i32, Errno>,
+) -> Result<i32, Errno> {
+    let signals = SignalsBlocked::attentive(c.kernel);
+    match try_get(&signals) {
+        Err(Errno::ENOMEM | Errno::ENOSPC) if may_help && free_up(c, &signals) => {
+            signals.nothing_changed();
+            try_get(&signals)
+        }
+        result => result,
+    }
+}
+
+/// Makes room: cleans up after every dead process, finishes what could not be removed before, and gives the
+/// memory of free pages back to the host. Returns whether to try again.
 pub fn free_up(c: &Ctx, signals: &SignalsBlocked) -> bool {
     let reaped =
         c.aside(|c| reap_all(c, signals) | sem::finish_removals(c) | msg::finish_removals(c, signals));
@@ -124,8 +141,8 @@ pub(crate) fn reap_slot(c: &Ctx, signals: &SignalsBlocked, slot: u32) -> bool {
         return true;
     }
     clean(c, signals, dead);
-    // What could not be cleaned (its lock is held by one who is stopped) keeps the slot from being used
-    // again.
+    // An object that could not be cleaned, as a stopped process holds its lock, keeps the slot from being
+    // used again.
     if !signals.has_failed() && is_clean(c, dead) && !c.budget.is_spent() {
         c.pool.free_process(dead);
     }
@@ -158,13 +175,13 @@ fn clean(c: &Ctx, signals: &SignalsBlocked, dead: ProcId) {
     end_waits::reap_process(c, signals, dead);
 }
 
-/// Does a process of this pid live, in whatever kernel and name space? Of other kernels' processes those live
-/// that nobody has cleaned up after yet. Yes, if it costs too much to know.
+/// Does a process of this pid live, in any kernel and name space? Of other kernels' processes those live that
+/// nobody has cleaned up after yet. Yes, if it costs too much to know.
 pub fn lives(c: &Ctx, pid: u32) -> bool {
     has_process(c, |_, its| its == pid)
 }
 
-/// The same for a process that a pid word names.
+/// Does the process live that a pid word names?
 pub fn lives_by_word(c: &Ctx, word: u64) -> bool {
     let is_it = |(id, member): (ProcId, u16), pid| {
         c.proc(id.slot).is_some_and(|slot| pid_word_in(slot, member, pid) == word)
@@ -185,10 +202,10 @@ pub fn undo(c: &Ctx) {
     dir::each_touched(c, c.me, Kind::Sem, |index| sem::undo_own(c, &signals, index));
 }
 
-/// A clean exit: undoes the caller's `SEM_UNDO` adjustments and drops its attachments, waking whom that
-/// concerns. The slot stays the caller's; [`Pool::free_process`] gives it up. False if somebody who is
-/// stopped was in the way, or it cost too much: then the rest is done by who finds the caller dead, and its
-/// slot must stay as it is.
+/// A clean exit: undoes the caller's `SEM_UNDO` adjustments and drops its attachments, and wakes those that
+/// waited for that. The slot stays the caller's; [`Pool::free_process`] gives it up. False if a stopped
+/// process was in the way, or it cost too much: then the process that finds the caller dead does the rest,
+/// and the slot must stay as it is.
 pub fn leave(c: &Ctx) -> bool {
     let signals = SignalsBlocked::hurried(c.kernel);
     clean(c, &signals, c.me);

@@ -1,8 +1,9 @@
-//! Who may do what, as `ipc/util.c` in Linux decides it.
+//! Permissions of IPC objects, as `ipc/util.c` in Linux decides on them.
 
 use crate::{Ctx, Errno, Perm};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Head, HEAD_MEMBER_SHIFT};
+use vshmem_pool::log::Txn;
 
 /// Read permission for everybody, as a request.
 pub const READ: u32 = 0o444;
@@ -27,24 +28,24 @@ pub fn maker(head: &Head) -> Option<u16> {
 pub fn check(c: &Ctx, head: &Head, wanted: u32) -> Result<(), Errno> {
     let mode = head.mode.load(Relaxed);
     let wanted = (wanted >> 6 | wanted >> 3 | wanted) & 7;
-    // Whoever the caller is, all three digits grant it: no need to know who.
+    // All three digits grant it, so the caller's user doesn't matter.
     if wanted & !(mode & mode >> 3 & mode >> 6) == 0 {
         return Ok(());
     }
     check_slowly(c, head, mode, wanted)
 }
 
-/// Who is granted something for as long as an IPC object is the same and has the same mode.
+/// The users that are granted something for as long as an IPC object is the same and has the same mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granted {
     /// Everybody.
     All,
-    /// Whoever has this effective user.
+    /// Processes with this effective user.
     User(u32),
 }
 
-/// To whom the caller belongs that is granted so what `wanted` says. Not to those that only own the IPC
-/// object now: another owner can be set.
+/// The users, the caller's among them, that are granted what `wanted` says. Not the owner alone: another one
+/// can be set.
 pub fn stays_granted(c: &Ctx, maker: u32, mode: u32, wanted: u32) -> Option<Granted> {
     let wanted = wanted & 7;
     if wanted & !(mode & mode >> 3 & mode >> 6) == 0 {
@@ -125,12 +126,13 @@ pub fn of(c: &Ctx, head: &Head) -> Perm {
     }
 }
 
-/// The first two words of a head after `IPC_SET`.
-pub fn changed(head: &Head, uid: u32, gid: u32, mode: u32) -> Result<(u64, u64), Errno> {
+/// Puts the owner and mode that `IPC_SET` gives into a transaction.
+pub fn put(c: &Ctx, txn: &mut Txn, head: &Head, uid: u32, gid: u32, mode: u32) -> Result<(), Errno> {
     if uid == u32::MAX || gid == u32::MAX {
         return Err(Errno::EINVAL);
     }
     let mode = head.mode.load(Relaxed) & !0o777 | mode & 0o777;
-    let id = head.id.load(Relaxed);
-    Ok((id as u64 | (mode as u64) << 32, uid as u64 | (gid as u64) << 32))
+    let at = c.pool.offset_of(head);
+    txn.set(at, u64::from(head.id.load(Relaxed)) | u64::from(mode) << 32)?;
+    Ok(txn.set(at + 8, u64::from(uid) | u64::from(gid) << 32)?)
 }

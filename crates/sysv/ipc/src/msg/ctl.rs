@@ -98,11 +98,8 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32, qbytes: u64) -> Resu
     if !queue.still() {
         return Err(Errno::EIDRM);
     }
-    let (word0, word1) = perm::changed(head, uid, gid, mode)?;
     let mut txn = slow.guard.txn();
-    let at = c.pool.offset_of(head);
-    txn.set(at, word0)?;
-    txn.set(at + 8, word1)?;
+    perm::put(c, &mut txn, head, uid, gid, mode)?;
     txn.put(&entry.qbytes, i64::from(qbytes) as u64)?;
     txn.put(&entry.ctime, c.kernel.now() as u64)?;
     txn.commit()?;
@@ -111,7 +108,7 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32, qbytes: u64) -> Resu
 
 /// `MSG_INFO`: the highest index in use (0 if none), and what is in use.
 pub fn info(c: &Ctx) -> (i32, MsgInfo) {
-    // What those have begun who died while they removed something.
+    // Removals that dead processes have begun.
     super::remove::finish_removals(c, &SignalsBlocked::hurried(c.kernel));
     let highest = highest(c);
     let mut info = MsgInfo { queues: c.pool.kind_root(Kind::Msg).used.load(Relaxed), messages: 0, bytes: 0 };

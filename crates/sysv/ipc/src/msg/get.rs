@@ -10,14 +10,7 @@ use vshmem_pool::log::Log;
 
 /// `msgget`.
 pub fn get(c: &Ctx, key: i32, flg: i32) -> Result<i32, Errno> {
-    let signals = SignalsBlocked::attentive(c.kernel);
-    match try_get(c, &signals, key, flg) {
-        Err(Errno::ENOMEM | Errno::ENOSPC) if liveness::free_up(c, &signals) => {
-            signals.nothing_changed();
-            try_get(c, &signals, key, flg)
-        }
-        result => result,
-    }
+    liveness::with_room(c, true, |signals| try_get(c, signals, key, flg))
 }
 
 fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, flg: i32) -> Result<i32, Errno> {

@@ -37,7 +37,7 @@ fn check_num(set: &Set, num: i32) -> Result<u32, Errno> {
     u32::try_from(num).ok().filter(|n| *n < set.nsems).ok_or(Errno::EINVAL)
 }
 
-/// A set found for reading, locked, with what the dead owe applied.
+/// Looks at a set under its lock, after the adjustments of dead processes were applied.
 fn with_lock<T>(
     c: &Ctx,
     id: i32,
@@ -210,11 +210,8 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32) -> Result<(), Errno>
     if !set.still() {
         return Err(Errno::EIDRM);
     }
-    let (word0, word1) = perm::changed(head, uid, gid, mode)?;
     let mut txn = guard.txn();
-    let at = c.pool.offset_of(head);
-    txn.set(at, word0)?;
-    txn.set(at + 8, word1)?;
+    perm::put(c, &mut txn, head, uid, gid, mode)?;
     txn.put(&set.entry.ctime, c.kernel.now() as u64)?;
     txn.commit()?;
     Ok(())
@@ -228,8 +225,8 @@ pub fn info(c: &Ctx) -> (i32, SemInfo) {
     (highest(c).max(0), info)
 }
 
-/// Finishes what those have begun who died while they removed something, or did not get the pool's lock.
-/// Returns whether there was something.
+/// Finishes removals that processes have begun which died, or did not get the pool's lock. Returns whether
+/// there were any.
 pub(crate) fn finish_removals(c: &Ctx) -> bool {
     let signals = SignalsBlocked::hurried(c.kernel);
     let mut any = false;

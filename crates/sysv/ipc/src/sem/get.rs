@@ -12,14 +12,7 @@ pub fn get(c: &Ctx, key: i32, nsems: i32, flg: i32) -> Result<i32, Errno> {
     if nsems < 0 || nsems > c.pool.limits().semmsl as i32 {
         return Err(Errno::EINVAL);
     }
-    let signals = SignalsBlocked::attentive(c.kernel);
-    match try_get(c, &signals, key, nsems as u32, flg) {
-        Err(Errno::ENOMEM | Errno::ENOSPC) if liveness::free_up(c, &signals) => {
-            signals.nothing_changed();
-            try_get(c, &signals, key, nsems as u32, flg)
-        }
-        result => result,
-    }
+    liveness::with_room(c, true, |signals| try_get(c, signals, key, nsems as u32, flg))
 }
 
 fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, nsems: u32, flg: i32) -> Result<i32, Errno> {

@@ -18,15 +18,9 @@ const SMALL: u64 = 256 << 10;
 
 /// `shmget`.
 pub fn get(c: &Ctx, key: i32, size: usize, flg: i32) -> Result<i32, Errno> {
-    let signals = SignalsBlocked::attentive(c.kernel);
-    match try_get(c, &signals, key, size as u64, flg) {
-        // The dead may still hold what is missing; huge pages nobody has.
-        Err(Errno::ENOMEM | Errno::ENOSPC) if flg & SHM_HUGETLB == 0 && liveness::free_up(c, &signals) => {
-            signals.nothing_changed();
-            try_get(c, &signals, key, size as u64, flg)
-        }
-        result => result,
-    }
+    // The dead may still hold what is missing; huge pages nobody has.
+    let may_help = flg & SHM_HUGETLB == 0;
+    liveness::with_room(c, may_help, |signals| try_get(c, signals, key, size as u64, flg))
 }
 
 fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, size: u64, flg: i32) -> Result<i32, Errno> {
@@ -125,8 +119,8 @@ fn prepare(c: &Ctx, range: Range, is_lazy: bool) -> Result<u64, Errno> {
     had.ok_or(Errno::ENOMEM)
 }
 
-/// Does only this kernel use the pool, and is its memory this kernel's? Then who touches what can't have
-/// memory is only a process. A machine that does so dies, whoever has made the segment.
+/// Does only this kernel use the pool, and is its memory this kernel's? Then a process that touches pages
+/// which can't have memory dies alone. In a machine, the whole machine would die.
 fn is_ours_alone(c: &Ctx) -> bool {
     c.kernel.rules_pool() && c.pool.is_alone(c.member)
 }

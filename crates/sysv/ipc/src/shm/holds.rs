@@ -13,10 +13,10 @@
 //! A process can come by a mapping without a call: from a parent that was cloned by the kernel alone, or by
 //! `mremap`. Such an *heir* maps by the same source as the one that attached. So where a process that has a
 //! segment attached dies, or detaches it and may have heirs, its record stays without attachments as long as
-//! anything is mapped by that source; and a segment is destroyed when it has no record any more. That it may
-//! have heirs a process notes, too, for whoever takes off what it has given up: all that it has attached by
-//! one source may have them, or none, for it then maps what comes by another. Of several records of one
-//! source, a parent's and its children's, the last one stays.
+//! anything is mapped by that source; and a segment is destroyed when it has no record any more. A process
+//! also notes that it may have heirs, for the one that takes off what it has given up: all that it has
+//! attached by one source may have them, or none, for it then maps what comes by another. Of several records
+//! of one source, a parent's and its children's, the last one stays.
 
 use crate::{directory as dir, pid_word, Ctx, Errno, ProcId};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -26,6 +26,11 @@ use vshmem_pool::log::Txn;
 
 /// No list of attachment records is longer: there are not more processes.
 pub const MOST_RECORDS: u32 = vshmem_pool::layout::MAX_PROCS;
+
+/// A process that died before another attached or detached a segment must not be the last that did
+/// (`shm_lpid`). So many others are looked at each time; where there are more, that can be wrong until
+/// somebody asks for the segment's state.
+pub const FEW: u32 = 16;
 
 /// Bits of [`Hold::inherited`]: its attachments were counted for a child, by the parent.
 const CHILDS: u64 = 1;
@@ -203,12 +208,12 @@ impl Off {
     }
 }
 
-/// May something be mapped by a record's source, by others than who is counted?
+/// May something be mapped by a record's source, by others than its owner?
 fn has_heirs(c: &Ctx, shm: &Shm, hold: &Hold, heirs: Heirs) -> bool {
     let inherited = hold.inherited.load(Relaxed);
     let is_suspected = heirs == Heirs::Suspected || inherited & HAS_HEIRS != 0;
-    // Of a child that died and had its attachments from who has them still, that one's record says enough:
-    // most such children have no heirs, and that process knows whether itself has.
+    // Of a child that died and had its attachments from a parent that has them still, the parent's record
+    // says enough: most such children have no heirs, and that process knows whether itself has.
     let is_covered = || inherited & CHILDS != 0 && by_same_source(c, shm, hold, 1).is_some();
     let asks = is_suspected || heirs == Heirs::Unknown && !is_covered();
     asks && !c.is_unmapped(hold.source.load(Relaxed))
@@ -262,8 +267,8 @@ pub fn take_off(
     Ok(is_all)
 }
 
-/// Drops what the dead have left, and the living have given up without the lock, and heirs have unmapped, as
-/// far as it is among the first `most` records.
+/// Drops attachments of the dead, those that the living have given up without the lock, and those that heirs
+/// have unmapped, as far as it is among the first `most` records.
 pub fn drop_dead_among(c: &Ctx, guard: &Guard, shm: &Shm, index: u32, most: u32) -> Result<bool, Errno> {
     let mut any = false;
     let mut link = c.pool.offset_of(&shm.holds);

@@ -132,7 +132,7 @@ pub fn zero(c: &Ctx, (at, len): (u64, u64)) -> bool {
     len == 0 || c.reserve(at, len) && zero_backed(c, (at, len))
 }
 
-/// The same for pages that have memory.
+/// Writes zeros to pages that have memory.
 pub fn zero_backed(c: &Ctx, (at, len): (u64, u64)) -> bool {
     c.pool.mem().zero(at, len) || c.kernel.zero(at, len)
 }
