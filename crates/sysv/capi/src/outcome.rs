@@ -36,9 +36,7 @@ impl Caller {
 /// The error of a call that has looked at more of the pool than any honest one leads to.
 #[cold]
 fn beyond_the_budget() -> Errno {
-    explain(format_args!(
-        "the pool is damaged, and leads the call round in circles; vshmem check says where"
-    ));
+    explain(format_args!("the pool is damaged: a list in it has no end; vshmem check says where"));
     Errno::EIDRM
 }
 

@@ -1,5 +1,5 @@
-//! Which dead members does anything in a pool still name? The entries of the others may be taken by kernels
-//! that come.
+//! A census of dead members: those that something in a pool still names. The entries of the others may be
+//! taken by kernels that come.
 //!
 //! Process slots are looked at first. A member without any is named by nothing new from then on: its pid
 //! words get into records by its processes, or by others who clean up after them. So what is not found

@@ -1,4 +1,5 @@
-//! From keys and ids to entries, and back. Everything here that changes something runs under the pool's lock.
+//! The directory of a pool: from keys and ids to entries, and back. Everything here that changes something
+//! runs under the pool's lock.
 
 use crate::{perm, Ctx, Errno, ProcId, IPC_CREAT, IPC_EXCL, IPC_PRIVATE};
 use vshmem_pool::atomic::{
@@ -16,8 +17,8 @@ pub fn lock<'a>(c: &'a Ctx, signals: &SignalsBlocked) -> Result<Guard<'a>, Errno
     Ok(Guard::lock(c, signals, &c.pool.root().lock, log)?)
 }
 
-/// Waits until the pool's lock is free, as who has changed nothing yet: for a call that could not wait for it
-/// where it needed it ([`Errno::INSIDE`]).
+/// Waits until the pool's lock is free: for a call that has changed nothing, and could not wait where it
+/// needed the lock ([`Errno::INSIDE`]).
 ///
 /// # Errors
 /// The lock was not to be had in time, or a signal came.
@@ -121,7 +122,7 @@ pub fn highest(c: &Ctx, kind: Kind) -> i32 {
     used(c, kind).rev().find(|(_, head)| !is_dying(head)).map_or(-1, |(index, _)| index as i32)
 }
 
-/// What a `*get` call finds.
+/// The result of a look-up by key.
 pub enum Found {
     /// An existing IPC object.
     Existing(u32, &'static Head),

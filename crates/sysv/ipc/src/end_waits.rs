@@ -52,8 +52,8 @@ pub fn reap_process(c: &Ctx, signals: &SignalsBlocked, dead: ProcId) {
             Some((Kind::Msg, queue)) => msg::drop_waiter(c, signals, queue, ticket),
             _ => true,
         };
-        // What stands in a queue yet must not be taken by others. The dead keeps its slot then, and whoever
-        // comes next tries again.
+        // What stands in a queue yet must not be taken by others. The dead process keeps its slot then, and
+        // the next one to clean up tries again.
         if dropped {
             give_back(ticket);
         }

@@ -1,4 +1,4 @@
-//! How a call can fail: System V's own vocabulary.
+//! Errors of calls: System V's own vocabulary.
 
 use core::fmt;
 use vshmem_pool::lock::Stuck;
@@ -12,7 +12,7 @@ macro_rules! errnos {
     ($($name:ident = $value:literal, $text:literal;)*) => {
         impl Errno {
             $(#[doc = $text] pub const $name: Errno = Errno($value);)*
-            /// What it means for a call of System V IPC.
+            /// The meaning for a call of System V IPC.
             pub fn text(self) -> &'static str {
                 match self.0 { $($value => $text,)* _ => "the call failed" }
             }

@@ -74,7 +74,7 @@ pub(crate) fn pid_word(c: &Ctx) -> u64 {
     u64::from(c.namespace) << 32 | short_pid_word(c.member, c.pid)
 }
 
-/// The same of any process, by its slot.
+/// The pid word of any process, by its slot.
 pub(crate) fn pid_word_in(slot: &Proc, member: u16, pid: u32) -> u64 {
     slot.started.load(Relaxed) & !0xffff_ffff | short_pid_word(member, pid)
 }
@@ -87,7 +87,7 @@ pub(crate) fn pid_word_of(c: &Ctx, who: ProcId) -> u64 {
     }
 }
 
-/// The part of it that a semaphore has room for: `member << 22 | pid`.
+/// The part of a pid word that a semaphore has room for: `member << 22 | pid`.
 pub(crate) const fn short_pid_word(member: u16, pid: u32) -> u64 {
     (member as u64 & 0x3ff) << 22 | pid as u64 & 0x3f_ffff
 }

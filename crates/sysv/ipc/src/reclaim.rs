@@ -12,23 +12,23 @@ use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::heap::{Range, Soil};
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 
-/// Less than 128 KiB in a row stays as it is: that is what is kept for the next small segment.
+/// Pages in a row below which they stay as they are, 128 KiB: they are kept for the next small segment.
 const LEAST: u32 = 32;
 
-/// What a [`step`] has done.
+/// The outcome of a [`step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// There is nothing to give back.
     Nothing,
-    /// So many bytes that were not empty were emptied, at the most; there may be more, if only further on.
+    /// Bytes that were emptied, at the most; there may be more, if only further on.
     Emptied(u64),
     /// The memory can't be given back.
     Impossible,
 }
 
-/// Where the next step looks for pages. Only pages that were given memory but never written can't be told
-/// from others that read as zeros, so all are gone through; what becomes free meanwhile may have to wait for
-/// the next round.
+/// The place where the next step looks for pages. Only pages that were given memory but never written can't
+/// be told from others that read as zeros, so all are gone through; what becomes free meanwhile may have to
+/// wait for the next round.
 #[derive(Debug, Default)]
 pub struct Cursor(u32);
 
@@ -115,12 +115,12 @@ pub(crate) fn empty_all(c: &Ctx, signals: &SignalsBlocked) -> bool {
     empty(c, signals, 1)
 }
 
-/// The same of those that are not kept for small segments.
+/// Empties all free pages but those that are kept for small segments.
 pub(crate) fn empty_long(c: &Ctx, signals: &SignalsBlocked) -> bool {
     empty(c, signals, LEAST)
 }
 
-/// The same where so many are in a row.
+/// Empties free pages where at least so many are in a row.
 fn empty(c: &Ctx, signals: &SignalsBlocked, least: u32) -> bool {
     let all = c.pool.geometry().pages.count;
     // Others may use pages again as fast as they are emptied.

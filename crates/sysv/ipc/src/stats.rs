@@ -15,16 +15,16 @@ use vshmem_pool::{Pool, ProcId};
 /// A process of a kernel, as records name it. Pid 0: nobody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Who {
-    /// Its kernel, as an index into the member table.
+    /// The process's kernel, as an index into the member table.
     pub member: u16,
-    /// Its pid there.
+    /// The process's pid there.
     pub pid: i32,
     /// In which PID and time name spaces of that kernel the pid holds, by a number; 0: that is not known.
     pub namespace: u32,
 }
 
 impl Who {
-    /// The one that a pid word names.
+    /// The process that a pid word names.
     fn of(word: u64) -> Who {
         Who { member: member_of(word), pid: pid_of(word), namespace: (word >> 32) as u32 }
     }
@@ -33,7 +33,7 @@ impl Who {
 /// What all IPC objects have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its place among those of its kind.
+    /// The entry's index among those of its kind.
     pub index: u32,
     /// Id.
     pub id: i32,
@@ -60,7 +60,7 @@ pub struct Segment {
     pub creator: Who,
     /// The process that attached or detached last.
     pub last: Who,
-    /// When it was attached or detached last.
+    /// The time of the last attach or detach.
     pub used: i64,
 }
 
@@ -75,16 +75,16 @@ pub struct Set {
     pub used: i64,
 }
 
-/// What has passed an end of a queue since the queue was made, modulo 2^32, and last.
+/// Messages that have passed an end of a queue since it was made, modulo 2^32, and the last of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// Bytes of text.
     pub bytes: u32,
     /// Messages.
     pub messages: u32,
-    /// By whom last.
+    /// The process that used it last.
     pub last: Who,
-    /// When last.
+    /// The time of the last use.
     pub used: i64,
 }
 
@@ -95,12 +95,11 @@ pub struct Queue {
     pub entry: Entry,
     /// Most bytes of text in it.
     pub most: u64,
-    /// What was sent.
+    /// Messages that were sent.
     pub sent: End,
-    /// What was received.
+    /// Messages that were received.
     pub received: End,
-    /// What was handed from senders to waiting receivers: bytes and messages modulo 2^32, which neither end
-    /// counts.
+    /// Bytes and messages that senders handed to waiting receivers, modulo 2^32, which neither end counts.
     pub handed: (u32, u32),
 }
 
@@ -116,7 +115,7 @@ impl Queue {
     }
 }
 
-/// What somebody waits for.
+/// The aim of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// That this operation on this semaphore can be done.
@@ -137,15 +136,15 @@ pub enum Wanted {
 /// A thread that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sleeper {
-    /// Its process slot.
+    /// The thread's process slot.
     pub process: ProcId,
-    /// Its process.
+    /// The thread's process.
     pub who: Who,
-    /// The kind of what it waits at: a set or a queue.
+    /// The kind of the object that it waits at: a set or a queue.
     pub kind: Kind,
-    /// And its id.
+    /// The id of that object.
     pub id: i32,
-    /// What for.
+    /// The aim of the wait.
     pub wanted: Wanted,
     /// Since when, in seconds since the epoch; 0: that is not known.
     pub since: i64,

@@ -1,7 +1,7 @@
 //! Waiter records and the queues they stand in.
 //!
 //! A record belongs to one thread that waits. It is taken by compare-and-swap, linked and unlinked under the
-//! IPC object's lock, and freed by its owner, or by whoever cleans up after it.
+//! IPC object's lock, and freed by its owner, or by the process that cleans up after it.
 
 use crate::{Ctx, Errno, ProcId, Waited};
 use core::time::Duration;
@@ -24,7 +24,7 @@ pub struct Queue {
 /// A taken record.
 #[derive(Clone, Copy)]
 pub struct Ticket {
-    /// Its index.
+    /// The record's index.
     pub index: u32,
     /// The record.
     pub waiter: &'static Waiter,
@@ -34,7 +34,7 @@ pub struct Ticket {
 /// Only a hint, so it serves all pools.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
-/// As in a process that has taken none yet.
+/// Forgets it, as in a process that has taken none yet.
 #[cfg(all(test, feature = "model"))]
 pub fn forget_last() {
     LAST.store(0, Relaxed);
@@ -92,9 +92,8 @@ pub fn was_free(lock: &AtomicU32) -> bool {
     lock.load(Acquire) == 0
 }
 
-/// The same where the IPC object's redo log is at `log`: the waker has cleared the log since,
-/// which it does when all of the transaction is done. Its commit came before the status that was seen, so an
-/// earlier clear log is not seen.
+/// Is the transaction that served a record wholly done? Then its waker has cleared the IPC object's redo log,
+/// which is at `log`. Its commit came before the status that was seen, so an earlier clear log is not seen.
 pub fn is_applied(c: &Ctx, lock: &AtomicU32, log: &AtomicU64) -> bool {
     let state = c.word(log.load(Acquire));
     state.is_some_and(|s| s.load(Acquire) == 0) || was_free(lock)
@@ -185,8 +184,8 @@ pub fn sleep(c: &Ctx, waiter: &Waiter, nap: Duration) -> Waited {
     waited
 }
 
-/// Is the thread that waits certainly dead? Who sleeps on its record is not, and that is asked in one system
-/// call.
+/// Is the thread that waits certainly dead? One that sleeps on its record is not, and that is asked in one
+/// system call.
 pub fn is_dead(c: &Ctx, waiter: &Waiter) -> bool {
     if c.pay(ASK).is_none() || c.kernel.has_sleeper(&waiter.status) {
         return false;
@@ -204,7 +203,7 @@ pub fn stand(c: &Ctx, ticket: Ticket) {
     c.kernel.stands(Some(&ticket.waiter.status));
 }
 
-/// It does no more, and gives its record back.
+/// The calling thread stands in no queue any more, and gives its record back.
 pub fn stand_down(c: &Ctx, ticket: Ticket) {
     c.kernel.stands(None);
     give_back(ticket);

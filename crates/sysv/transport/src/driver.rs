@@ -80,7 +80,7 @@ pub(crate) struct Driver {
     pub identity: [u8; 16],
 }
 
-/// How a sleep in the driver ended.
+/// The end of a sleep in the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slept {
     /// Woken, or the word had changed already.

@@ -175,7 +175,7 @@ errors! {
     ForeignOwner = EPERM, "The pool of that name belongs to another user: to remove it all the same, give its path.";
     /// Not a regular file.
     NotAFile = EINVAL of EISDIR, "This is not a regular file, so it is no pool: correct the name or path.";
-    /// It does not begin as a pool does.
+    /// The file does not begin as a pool does.
     NotAPool = EINVAL, "This file is no pool, or a broken one: correct the path, or remove it with rm(1).";
 }
 

@@ -15,7 +15,7 @@ use crate::sys;
 pub const HEAD: u64 = 2 << 20;
 /// Where in the file the block is.
 pub(crate) const BLOCK_AT: u64 = 4096;
-/// Its length.
+/// Bytes of the block.
 const BLOCK: usize = 4096;
 /// The identifier by which a kernel tells DAX devices of pools from others.
 pub const UUID: [u8; 16] =

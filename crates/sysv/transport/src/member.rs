@@ -32,7 +32,7 @@ const MARKING: i64 = 1 << 61;
 const MARK: i64 = 1 << 32;
 /// The identity of this kernel among others.
 pub(crate) enum Kernel {
-    /// This.
+    /// The identity.
     Known([u8; 16]),
     /// The device's file tells it.
     ByFile,
@@ -58,7 +58,7 @@ impl Kernel {
         enter(pool, identity)
     }
 
-    /// Its entry, if it has one.
+    /// The kernel's entry, if it has one.
     pub fn find(self, descriptor: &Descriptor, pool: &Pool) -> Option<u16> {
         let identity = match self {
             Kernel::Known(identity) => identity,

@@ -11,7 +11,7 @@ use crate::text::Text;
 pub struct Stat {
     /// The letter of its state.
     pub state: u8,
-    /// Its parent's pid.
+    /// The parent's pid.
     pub parent: u32,
     /// How many threads it has, those included that have ended and are not put away.
     pub threads: usize,

@@ -1,4 +1,4 @@
-//! What of a pool is allocated: its heaps, the directory, the segments, and whose every block is. All of them
+//! Allocations of a pool: its heaps, the directory, the segments, and whose every block is. All of them
 //! change under the pool's lock.
 
 use super::finding::{demand, in_words, Location, Report};
@@ -166,7 +166,7 @@ fn free_entries(c: &Ctx, kind: Kind, report: Report) -> u64 {
     found
 }
 
-/// A segment: its pages, and who has it attached how often.
+/// A segment: its pages, and its attachment records.
 fn segment(c: &Ctx, index: u32, small: &mut Audit, pages: &mut Audit, report: Report) {
     let location = Location::Object(Kind::Shm, index);
     let Some(shm) = c.shm(index) else { return };

@@ -1,21 +1,21 @@
-//! What a check finds, and says.
+//! Findings of a check, in words.
 
 use core::fmt;
 use vshmem_pool::heap::audit::Fault;
 use vshmem_pool::layout::Kind;
 
-/// Where something is wrong.
+/// The place of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     /// The head of the pool.
     Superblock,
-    /// What changes in the head of the pool.
+    /// The part of the pool's head that changes.
     Root,
     /// A block of the small heap.
     Block(u64),
     /// A page of the page heap.
     Page(u64),
-    /// Pages on their way in or out.
+    /// Pending pages.
     PendingPages(u32),
     /// The hash table or the list of free entries of a kind.
     Table(Kind),
@@ -51,12 +51,12 @@ impl fmt::Display for Location {
     }
 }
 
-/// Something that is not as it must be.
+/// A finding: something that is not as it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Where.
+    /// The place.
     pub location: Location,
-    /// What.
+    /// The fault.
     pub what: &'static str,
     /// A number that belongs to it: what stands there, as a rule.
     pub number: u64,
@@ -78,7 +78,7 @@ pub(crate) fn demand(report: Report, is_so: bool, location: Location, what: &'st
     }
 }
 
-/// Which waiter records stand in a queue.
+/// The waiter records that stand in a queue.
 pub(crate) struct Queued<'a>(pub &'a mut [u64]);
 
 impl Queued<'_> {
@@ -93,7 +93,7 @@ impl Queued<'_> {
     }
 }
 
-/// What an audit of a heap says, in words.
+/// The fault that an audit of a heap has found, in words.
 pub(crate) fn in_words(fault: Fault) -> &'static str {
     match fault {
         Fault::Stray => "a tree of free pieces leads to it, and it is no free piece of that length",

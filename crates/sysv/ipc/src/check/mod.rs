@@ -1,5 +1,5 @@
-//! Is a pool whole? Every invariant that `docs/layout.md` promises, verified while others use the pool; and
-//! what the dead have left, mended before ([`repair()`]).
+//! Checks of a pool: every invariant that `docs/layout.md` promises is verified while other processes use the
+//! pool. Before that, [`repair()`] mends what dead processes have left.
 //!
 //! What of the pool is allocated (heaps, directory, whose every block is) are gone through under the pool's
 //! lock, for everything in them changes under it; then each set and each queue under its own. So nothing is

@@ -104,7 +104,7 @@ pub fn queue(c: &Ctx, queue: Queue, object: u32, location: Location, queued: &mu
     demand(report, last == before, location, "its queue of waiters ends with another one", last);
 }
 
-/// Nobody who is dead is left, and every slot is well formed.
+/// No slot is that of a dead process, and every slot is well formed.
 pub fn slots(c: &Ctx, report: Report) {
     let high = c.pool.root().proc_high.load(Acquire);
     for slot in 0..high.min(c.pool.spare_slot()) {

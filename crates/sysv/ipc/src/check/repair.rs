@@ -1,5 +1,4 @@
-//! Mending what the dead have left, all of it at once: what otherwise whoever comes next does, as far as it
-//! matters to that one.
+//! Repair of a pool after deaths, all of it at once. Without it, each call mends what is in its own way.
 
 use super::participants;
 use crate::{directory as dir, end_waits, liveness, msg, sem, shm, Ctx, Errno, ProcId};
@@ -7,7 +6,7 @@ use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Head, Kind};
 use vshmem_pool::lock::SignalsBlocked;
 
-/// What was mended.
+/// The result of a repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
     /// Locks that dead processes held, and finished what they had begun.
@@ -39,8 +38,8 @@ impl Repaired {
     }
 }
 
-/// Takes over what the dead hold, finishes what they began, and gives back what they had. An error says that
-/// a lock was not to be had, or that the budget is spent.
+/// Takes over the locks of dead processes, finishes what they began, and gives back what they had. An error
+/// says that a lock was not to be had, or that the budget is spent.
 pub fn repair(c: &Ctx) -> Result<Repaired, Errno> {
     // Signals are let through between one IPC object and the next.
     let signals = || SignalsBlocked::attentive(c.kernel);

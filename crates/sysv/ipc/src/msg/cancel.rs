@@ -1,4 +1,4 @@
-//! Waits that end otherwise than by being served, and what the dead have begun.
+//! Waits that end without being served, and messages that dead processes have begun.
 
 use super::end::{self, At};
 use super::mark::{Mark, State};
@@ -12,7 +12,7 @@ use crate::{directory as dir, Ctx, Errno, ProcId};
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::lock::SignalsBlocked;
 
-/// See [`crate::interrupt`].
+/// Ends the wait of a thread that a signal handler has interrupted ([`crate::interrupt`]).
 pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) -> bool {
     let signals = SignalsBlocked::brief(c.kernel);
     let Ok(queue) = Queue::at(c, index) else {
@@ -106,7 +106,7 @@ pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: 
         if let Some(ring) = queue.ring(c) {
             scan::reap_behind(&slow, &ring);
         }
-        // What was not seen is left to who looks next.
+        // The next call that looks sees the rest.
         if !c.budget.is_spent() {
             c.pool.untouch(dead, queue.reference());
         }

@@ -1,4 +1,4 @@
-//! Is a queue as it must be? For [`crate::check`].
+//! Checks of a queue, for [`crate::check`].
 
 use super::choose::choose;
 use super::end::At;
@@ -15,8 +15,8 @@ use vshmem_pool::layout::{Kind, DONE};
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Log;
 
-/// Takes over a queue's lock if a dead process holds it, and drops what the dead had begun. Whether it was
-/// taken over.
+/// Takes over a queue's lock if a dead process holds it, and drops what that process had begun. Returns
+/// whether it was taken over.
 pub(crate) fn recover(c: &Ctx, signals: &SignalsBlocked, index: u32) -> Result<bool, Errno> {
     let Ok(queue) = Queue::at(c, index) else {
         return Ok(false);

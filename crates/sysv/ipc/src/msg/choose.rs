@@ -1,11 +1,11 @@
-//! Which message a receiver gets.
+//! The message that a receiver gets.
 
 use super::mark::{State, LONGEST};
 use super::queue::Slow;
 use super::ring::{Ring, CELL};
 use super::scan::{all, consume_at, find, item, price, Item};
 
-/// Which messages a receiver wants, as `convert_mode` in Linux has it.
+/// The messages that a receiver wants, as `convert_mode` in Linux has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// The first.
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(items(c, id), []);
     }
 
-    /// The first of the lowest type, as whoever looks at all of them finds it, over many laps of the ring.
+    /// The first of the lowest type, as a look at all of them finds it, over many laps of the ring.
     #[test]
     fn the_lowest_type_is_found_among_all() {
         let world = World::new(4 << 20);

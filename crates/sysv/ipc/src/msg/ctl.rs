@@ -7,7 +7,7 @@ use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::SignalsBlocked;
 
-/// What `IPC_STAT` tells. Times in seconds since the epoch, 0: never.
+/// The result of `IPC_STAT`. Times in seconds since the epoch, 0: never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MsgDs {
     /// Owner and permissions.
@@ -30,7 +30,7 @@ pub struct MsgDs {
     pub lrpid: i32,
 }
 
-/// What `MSG_INFO` tells of what is in use.
+/// The part of `MSG_INFO` that says what is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MsgInfo {
     /// Queues.

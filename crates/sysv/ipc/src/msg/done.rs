@@ -1,19 +1,19 @@
-//! Which cells are free again: all before the position *done*, which receivers move on as they finish.
+//! Cells that are free again: all before the position *done*, which receivers move on as they finish.
 //!
 //! # Why it is correct
 //! A receiver that has copied its message out and finds `done` at its own position moves it past its cells.
-//! Otherwise somebody before it has not finished: it leaves a CONSUMED mark, and then looks whether `done`
-//! has come to stand at a CONSUMED mark, as does everyone who has moved `done`. Mark and `done` are written
-//! before the other one is read, in one total order, so one of two receivers that finish at the same moment
-//! sees what the other did. `done` only grows and never passes the head, behind which everything that is not
-//! finished names its receiver, or is what the head says who moved it last.
+//! Otherwise a receiver before it has not finished: it leaves a CONSUMED mark, and then looks whether `done`
+//! has come to stand at a CONSUMED mark, as does every receiver that has moved `done`. Mark and `done` are
+//! written before the other one is read, in one total order, so one of two receivers that finish at the same
+//! moment sees what the other did. `done` only grows and never passes the head, behind which every message
+//! that is not finished names its receiver, or is the one whose receiver the head names.
 //!
 //! When the queue is about to leave its ring, `done` is *held*: no receiver can move it, so each that
-//! finishes marks its cells, and whom the list of those at work names, ends with such a mark
+//! finishes marks its cells, and a receiver that the list of those at work names ends with such a mark
 //! ([`super::retired`]).
 //!
 //! Senders remember `done` on their own line. An old value errs on the safe side; it is replaced by
-//! compare-and-swap, so that nobody who slept for long brings one back from before the positions wrapped
+//! compare-and-swap, so that no sender that slept for long brings one back from before the positions wrapped
 //! around.
 
 use super::mark::{Mark, State};
@@ -37,7 +37,7 @@ pub fn finish(queue: &Queue, ring: &Ring, pos: u32, cells: u32) {
     }
 }
 
-/// The same where others are at work, or `done` can't be moved.
+/// Finishes where other receivers are at work, or `done` can't be moved.
 #[inline(never)]
 fn finish_among_others(queue: Queue, ring: Ring, pos: u32, cells: u32, moved: bool) {
     if !moved {
@@ -52,8 +52,7 @@ pub fn catch_up(c: &Ctx, queue: &Queue, ring: &Ring) {
     move_over(queue, ring, || c.pay(1).is_some());
 }
 
-/// The same, as long as it `may` go on. A fast path, which does it once, goes through the ring once at the
-/// most.
+/// Moves `done` over consumed cells as long as it `may` go on, at most once through the ring.
 #[inline]
 fn move_over(queue: &Queue, ring: &Ring, may: impl Fn() -> bool) {
     let mut left = ring.cells();

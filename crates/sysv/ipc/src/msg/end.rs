@@ -6,12 +6,12 @@ use vshmem_pool::layout::MsgEnd;
 use vshmem_pool::log::{Full, Txn};
 use vshmem_pool::tuning::{FAST_ATTEMPTS, MOST_BEATEN, MOST_DOUBLED};
 
-/// Fast paths keep off.
+/// The bit by which fast paths keep off.
 pub const SLOW: u64 = 1 << 63;
 /// Most cells that an end can move by at once.
 pub const MAX_STEP: u32 = (1 << 15) - 1;
 
-/// What an end's pair says: `{position:32, bytes:32}` and `{messages:32, mover's slot + 1:16, step:15,
+/// An end, as its pair says it: `{position:32, bytes:32}` and `{messages:32, mover's slot + 1:16, step:15,
 /// SLOW:1}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At {
@@ -21,11 +21,11 @@ pub struct At {
     pub bytes: u32,
     /// Messages that ever passed.
     pub msgs: u32,
-    /// Slot + 1 of who moved it last; 0: nobody.
+    /// Slot + 1 of the process that moved it last; 0: none.
     pub owner: u16,
-    /// By how many cells.
+    /// Cells that it was moved by.
     pub step: u16,
-    /// Whether fast paths keep off.
+    /// Fast paths keep off.
     pub slow: bool,
 }
 
@@ -83,15 +83,15 @@ pub fn read(end: &MsgEnd) -> At {
     At::of(pair)
 }
 
-/// Where an end is, to see whether it moves.
+/// The position of an end, to see whether it moves.
 #[inline]
 pub fn position(end: &MsgEnd) -> u64 {
     end.at.lo.load(Relaxed)
 }
 
-/// Somebody else has moved an end first, for the so manyth time: the caller leaves it alone for some pauses,
-/// at first so many, twice as many each time. Else each of many would fetch the line from the others all the
-/// time, and the one that has moved the end could not go on.
+/// A caller that another process was faster than leaves an end alone for some pauses, twice as many each
+/// time. Else each of many would fetch the line from the others all the time, and the one that has moved the
+/// end could not go on.
 #[cold]
 pub fn was_beaten(c: &Ctx, first: u32, times: &mut u32) {
     if *times < MOST_BEATEN {
@@ -117,13 +117,13 @@ pub fn thaw(end: &MsgEnd) {
     end.at.hi.fetch_and(!SLOW, AcqRel);
 }
 
-/// Time and pid of the last one at an end. Written only when they change.
+/// Time and pid of the caller, as the last process at an end. Written only when they change.
 #[inline(always)]
 pub fn record_use(c: &Ctx, end: &MsgEnd, now: i64) {
     note_use(end, pid_word(c), now);
 }
 
-/// The same by pid word.
+/// Time and pid word of the last process at an end. Written only when they change.
 #[inline(always)]
 pub fn note_use(end: &MsgEnd, pid: u64, now: i64) {
     if end.time.load(Relaxed) != now {

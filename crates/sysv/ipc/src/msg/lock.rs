@@ -1,4 +1,4 @@
-//! Taking a queue's lock.
+//! The lock of a queue.
 
 use super::name::name_the_last;
 use super::queue::{Queue, Slow, LOG_ENTRIES};
@@ -9,7 +9,7 @@ use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Log;
 
 impl Queue {
-    /// Takes the lock, freezes both ends, and brings what the dead have left in order.
+    /// Takes the lock, freezes both ends, and finishes what a dead owner has left.
     pub fn lock<'a>(&self, c: &'a Ctx, signals: &SignalsBlocked) -> Result<Slow<'a>, Errno> {
         let log = || Log { at: self.entry.log.load(Relaxed), entries: LOG_ENTRIES as u32 };
         let guard = dir::lock_object(c, signals, &self.entry.lock, log)?;

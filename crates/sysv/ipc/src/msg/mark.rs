@@ -1,23 +1,23 @@
-//! What is said about a message beside its text: one word.
+//! Marks: the word beside a message's text that says in which state the message is.
 
-/// What stands at a position of the ring.
+/// The state of a position of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
-    /// Nothing since the marks were made or swept.
+    /// No message, since the marks were made or swept.
     Free = 6,
-    /// Taken by a sender who is named, and not finished. `len` counts cells.
+    /// Taken by a sender, which is named, and not finished. `len` counts cells.
     Reserved = 1,
     /// A message.
     Ready = 2,
     /// A message that is being copied out by the receiver that is named.
     Taken = 3,
-    /// A message that was handed to a waiting receiver, who is named.
+    /// A message that was handed to a waiting receiver, which is named.
     Assigned = 4,
-    /// No message any more. `len` counts cells.
+    /// A message that was copied out, or dropped. `len` counts cells.
     Consumed = 5,
-    /// The place of a message whose sender, who is named, is at work in a ring that the queue has left. `len`
-    /// counts cells.
+    /// The place of a message whose sender, which is named, is at work in a ring that the queue has left.
+    /// `len` counts cells.
     InRetired = 7,
 }
 

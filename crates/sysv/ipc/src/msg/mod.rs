@@ -14,10 +14,10 @@
 //! * *Fast receive*: the mark at the head is READY in this lap; one compare-and-swap of the receiving end
 //!   takes the message. Nobody else can have it then. Then the text is copied out, and the cells are set free
 //!   ([`done`]), which in turn writes nothing near the text.
-//! * *Death in between*: the end names who moved it last and by how many cells. Before the next one moves it,
-//!   it writes that name into the mark if the message is not finished. So everything unfinished has a name,
-//!   and whoever finds its bearer dead drops the message: its sender had not returned, or its receiver took
-//!   it to the grave, as with the kernel.
+//! * *Death in between*: the end names the process that moved it last, and by how many cells. Before the next
+//!   one moves it, it writes that name into the mark if the message is not finished. So every unfinished
+//!   message has a name, and a process that finds its bearer dead drops the message: its sender had not
+//!   returned, or its receiver took it to the grave, as with the kernel.
 //! * *Slow path*: under the queue's lock, with both ends marked SLOW, so that no fast path begins. Unfinished
 //!   cells of fast paths that had begun are left alone. Changes go through the redo log.
 //! * *A process that is stopped in the middle* keeps its cells, but not the queue: that leaves the ring and

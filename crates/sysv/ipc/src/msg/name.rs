@@ -1,5 +1,5 @@
-//! Names beside messages that are not finished: whoever moved an end last, its name is in that end; the next
-//! one to move it writes the name into the message's mark first.
+//! Names beside messages that are not finished. An end names the process that moved it last; the next one to
+//! move it writes that name into the message's mark first.
 
 use super::done;
 use super::end::At;
@@ -10,7 +10,8 @@ use crate::Ctx;
 use vshmem_pool::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use vshmem_pool::layout::MsgEnd;
 
-/// Writes the names of those who moved the ends last beside their messages, if these are not finished.
+/// Writes the names of the processes that moved the ends last beside their messages, if these are not
+/// finished.
 pub fn name_the_last(c: &Ctx, queue: &Queue) {
     let (tail, head) = (queue.tail(), queue.head());
     if let Some(ring) = queue.ring(c) {
@@ -28,7 +29,7 @@ pub fn name_sender(queue: &Queue, ring: &Ring, tail: At) {
     let pos = tail.pos.wrapping_sub(tail.step.into());
     let word = ring.mark_word(pos);
     let mut old = word.load(Acquire);
-    // Somebody who is late may yet name a receiver of the lap before, once or twice. Only who scribbles goes
+    // A late process may yet name a receiver of the lap before, once or twice. Only one that scribbles goes
     // on for ever.
     for _ in 0..MOST_CHANGES {
         // A mark of another lap is of an earlier one only as long as the tail stands still. Of a later one,
@@ -38,7 +39,7 @@ pub fn name_sender(queue: &Queue, ring: &Ring, tail: At) {
         }
         let named =
             Mark { state: State::Reserved, lap: ring.lap(pos), len: tail.step.into(), owner: tail.owner };
-        // A mark of an earlier lap never comes back, so whoever is late here does nothing.
+        // A mark of an earlier lap never comes back, so a late process does nothing here.
         match word.compare_exchange(old, named.word(), AcqRel, Acquire) {
             Ok(_) => return,
             Err(now) => old = now,

@@ -1,4 +1,4 @@
-//! Growing naps.
+//! Naps that grow, for waits in which another process needs a moment.
 
 use super::wary::Wary;
 use crate::{Ctx, Errno, Waited};
@@ -6,7 +6,7 @@ use core::time::Duration;
 use vshmem_pool::atomic::AtomicU32;
 use vshmem_pool::tuning::{FIRST_MESSAGE_NAP, LONGEST_MESSAGE_NAP, LONGEST_MESSAGE_WAIT, STOPPED_AFTER};
 
-/// Growing naps, for things that only take somebody else a moment.
+/// Naps of one wait, and how long they were in all.
 pub struct Pause {
     nap: Duration,
     slept: Duration,
@@ -18,7 +18,7 @@ impl Pause {
         Pause { nap: FIRST_MESSAGE_NAP, slept: Duration::ZERO }
     }
 
-    /// Naps; `ENOMEM` when it has been too long.
+    /// Naps; `ENOMEM` after [`LONGEST_MESSAGE_WAIT`].
     pub fn nap(&mut self, c: &Ctx, wary: &Wary) -> Result<(), Errno> {
         if self.slept > LONGEST_MESSAGE_WAIT {
             return Err(Errno::ENOMEM);
@@ -34,7 +34,7 @@ impl Pause {
         Ok(())
     }
 
-    /// Has it been longer than a moment? Who is only not running now, though it might, takes no longer.
+    /// Were the naps longer than a moment ([`STOPPED_AFTER`])?
     pub fn is_long(&self) -> bool {
         self.slept >= STOPPED_AFTER
     }

@@ -16,7 +16,7 @@ pub const LOG_ENTRIES: u64 = 24; // as docs/layout.md has it
 pub struct Queue {
     /// The entry.
     pub entry: &'static Msg,
-    /// Its index.
+    /// The entry's index.
     pub index: u32,
     /// The id by which it was found.
     pub id: i32,
@@ -74,12 +74,12 @@ impl Queue {
         self.entry.head.id.load(Acquire) == self.id as u32
     }
 
-    /// Where the tail is.
+    /// The sending end.
     pub fn tail(&self) -> At {
         end::read(&self.entry.send)
     }
 
-    /// Where the head is.
+    /// The receiving end.
     pub fn head(&self) -> At {
         end::read(&self.entry.receive)
     }
@@ -101,12 +101,13 @@ impl Queue {
         let seen = &self.entry.send.seen;
         let remembered = seen.load(Relaxed);
         let counts = end::read(&self.entry.receive).counts();
-        // Not stored blindly: nobody who slept for long may bring back a count from before it wrapped around.
+        // Not stored blindly: no sender that slept for long may bring back a count from before it wrapped
+        // around.
         let _ = seen.compare_exchange(remembered, counts, Relaxed, Relaxed);
         self.admits_beside(counts, tail, len)
     }
 
-    /// Do they by what is remembered?
+    /// Do the limits admit another message by the counts that are remembered?
     #[inline(always)]
     pub fn admits_as_remembered(&self, tail: At, len: usize) -> bool {
         self.admits_beside(self.entry.send.seen.load(Relaxed), tail, len)
@@ -118,7 +119,7 @@ impl Queue {
         self.fits(len, tail.bytes.wrapping_sub(bytes), tail.msgs.wrapping_sub(msgs))
     }
 
-    /// As [`Queue::fits`], with fresh counts. Call it with both ends frozen.
+    /// Does a message of this size fit now? Call it with both ends frozen.
     pub fn has_space(&self, len: usize) -> bool {
         let (tail, head) = (self.tail(), self.head());
         self.fits(len, tail.bytes.wrapping_sub(head.bytes), tail.msgs.wrapping_sub(head.msgs))

@@ -186,9 +186,9 @@ unsafe fn receive_slowly(
     }
 }
 
-/// Spins as long as there is nothing, or one message that is not wanted: it may be for somebody else, who
-/// must not find the queue locked for the sake of this caller. What is left of the rounds is for who has the
-/// lock.
+/// Spins as long as there is nothing, or one message that is not wanted: it may be for another receiver,
+/// which must not find the queue locked for the sake of this caller. The rounds that are left are for the
+/// owner of the lock.
 ///
 /// # Safety
 /// As for [`receive`].
@@ -223,8 +223,8 @@ unsafe fn spin_unlocked(
     Ok(None)
 }
 
-/// Gives way for as long as the queue is empty and others send to it, which they have if its tail is not at
-/// `first` any more.
+/// Gives way for as long as the queue is empty and others send to it: then its tail is not at `first` any
+/// more.
 ///
 /// # Safety
 /// As for [`receive`].

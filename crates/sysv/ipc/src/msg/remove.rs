@@ -11,7 +11,7 @@ use vshmem_pool::layout::{Kind, HEAD_DYING};
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Log;
 
-/// `msgctl(IPC_RMID)`: who waits gets `EIDRM`.
+/// `msgctl(IPC_RMID)`: waiters get `EIDRM`.
 pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
     let queue = Queue::find(c, id)?;
     perm::check_owner(c, &queue.entry.head)?;
@@ -21,11 +21,11 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
         if !queue.still() {
             return Err(Errno::EIDRM);
         }
-        // Should the caller die now, whoever cleans up after it finds the queue by this.
+        // Should the caller die now, the queue is found by this.
         c.pool.touch(c.me, queue.reference());
         queue.entry.head.flags.fetch_or(HEAD_DYING, AcqRel);
     }
-    // It is removed, whoever gives the memory back.
+    // It is removed, even if another process has to give the memory back.
     let _ = finish_removal(c, &signals, queue.index, id);
     Ok(())
 }
@@ -34,8 +34,9 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
 pub fn finish_removal(c: &Ctx, signals: &SignalsBlocked, index: u32, id: i32) -> Result<(), Errno> {
     let queue = Queue { id, ..Queue::at(c, index)? };
     let mut pause = Pause::new();
-    // Memory that somebody is about to write to or read from can't be given to others. It is a matter of
-    // nanoseconds, unless that one is stopped: then who cleans up after it finishes this, or who needs room.
+    // Memory that a process is about to write to or read from can't be given to others. It is a matter of
+    // nanoseconds, unless that process is stopped: then the removal is finished by the next one that cleans
+    // up, or needs room.
     while !try_to_finish(c, signals, &queue)? && pause.nap_briefly(c) {}
     Ok(())
 }

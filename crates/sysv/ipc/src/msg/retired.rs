@@ -87,7 +87,7 @@ impl Retired {
     }
 }
 
-/// Is who had this mark not at work any more? What the dead had begun is marked as consumed.
+/// Is the process that this mark names no more at work? A message of a dead one is marked as consumed.
 fn is_finished(c: &Ctx, ring: &Ring, pos: u32, word: u64) -> bool {
     let Some(mark) = ring.valid(pos, word) else {
         return true;

@@ -122,7 +122,7 @@ fn recount(slow: &Slow, bytes: u32, msgs: u32) {
     }
     let mut txn = slow.guard.txn();
     if end::put(&mut txn, &slow.queue.entry.send, right).is_ok() {
-        // Else it is put right by who has the lock next.
+        // Else the next owner of the lock puts it right.
         let _ = txn.commit();
     }
 }

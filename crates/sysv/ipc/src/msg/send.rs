@@ -35,7 +35,7 @@ enum Attempt {
     Done,
     /// The queue is full.
     Full,
-    /// It is not, but a receiver that has taken a message has not finished yet.
+    /// The queue is not full, but a receiver that has taken a message has not finished yet.
     Busy,
     /// Somebody has the lock, or waits for a message.
     KeptOff,
@@ -155,7 +155,7 @@ fn ready(owner: u16, ring: &Ring, pos: u32, len: usize) -> Mark {
     Mark { state: State::Ready, lap: ring.lap(pos), len: len as u32, owner }
 }
 
-/// As whom the caller sends.
+/// The sender of a message, as ends and marks name it.
 #[derive(Clone, Copy)]
 pub struct Sender {
     /// Process slot + 1.
@@ -221,8 +221,8 @@ unsafe fn send_slowly(
     }
 }
 
-/// Gives way for as long as the queue is full and others receive from it, which they have if its head is not
-/// at `first` any more. Whether the message was sent. Those who stand in the queue of senders come first.
+/// Gives way for as long as the queue is full and others receive from it: then its head is not at `first` any
+/// more. Returns whether the message was sent. Waiting senders come first.
 ///
 /// # Safety
 /// As for [`send`].
@@ -334,7 +334,7 @@ pub unsafe fn send_at_once(c: &Ctx, id: i32, message: Outgoing) -> bool {
     queue.is_some_and(|queue| matches!(unsafe { attempt(c, &queue, message) }, Attempt::Done))
 }
 
-/// Sends under the lock, as who has found no room. `leave`: as who has waited for long.
+/// Sends under the lock, as after no room was found. `leave`: as after a long wait.
 #[cfg(all(test, feature = "model"))]
 pub fn send_under_lock(c: &Ctx, id: i32, kind: i64, text: &[u8], leave: bool) -> Result<(), Errno> {
     let queue = Queue::find(c, id)?;

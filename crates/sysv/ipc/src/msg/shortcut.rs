@@ -1,5 +1,5 @@
-//! What a process remembers of a queue, so that its next message need not find and judge the queue again: as
-//! of sets ([`crate::sem::shortcut`]).
+//! Shortcuts to queues: a process remembers a queue, so that its next message need not find and judge it
+//! again, as sets ([`crate::sem::shortcut`]).
 
 use super::done;
 use super::end::{self, At};
@@ -21,15 +21,15 @@ use vshmem_pool::layout::{Msg, HEAD_DYING, MSGMAX_MOST};
 pub struct Shortcut {
     entry: &'static Msg,
     ring: Ring,
-    /// Where the process says that the queue may hold something of it.
+    /// The word by which the process says that the queue may hold something of it.
     touched: &'static AtomicU32,
-    /// How it says so.
+    /// What that word says then.
     reference: u32,
     sender: Sender,
     mode: u32,
     /// Bytes of the longest message.
     most: u32,
-    /// Who has made it: what stays granted is granted to the maker, or to all.
+    /// The user that made the queue: what stays granted is granted to the maker, or to all.
     cuid: u32,
     /// The pool can't be taken away.
     stays: bool,
@@ -42,8 +42,8 @@ const MODES: u32 = 0x7fff;
 pub const WORDS: usize = 8;
 
 impl Shortcut {
-    /// To a queue which the caller may use, and whoever else may as long as the shortcut leads there.
-    /// `stays`: the pool can't be taken away.
+    /// A shortcut to a queue that the caller may use, and who else may, as long as it leads there. `stays`:
+    /// the pool can't be taken away.
     pub fn to(c: &Ctx, id: i32, stays: bool) -> Option<(Shortcut, Granted)> {
         let queue = Queue::find(c, id).ok()?;
         let mode = queue.entry.head.mode.load(Relaxed);
@@ -62,7 +62,7 @@ impl Shortcut {
         ))
     }
 
-    /// As words that [`Shortcut::of_words`] reads.
+    /// The shortcut as words, which [`Shortcut::of_words`] reads.
     pub fn words(&self) -> [u64; WORDS] {
         let entry = core::ptr::from_ref(self.entry).expose_provenance() as u64;
         let touched = core::ptr::from_ref(self.touched).expose_provenance() as u64;
@@ -75,7 +75,7 @@ impl Shortcut {
         [entry, base, at, touched, sizes, rest, self.sender.pid, self.reference.into()]
     }
 
-    /// Reads words.
+    /// The shortcut that words are.
     ///
     /// # Safety
     /// They are those of one shortcut, made in this process, whose pool is still mapped.

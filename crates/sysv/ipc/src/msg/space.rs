@@ -159,10 +159,11 @@ pub fn enter(slow: &Slow, signals: &SignalsBlocked, count: u64) -> Result<Ring, 
     Ok(new)
 }
 
-/// Marks are told apart by 20 bits of their lap, and a position's mark is only written when a message begins
-/// there. So before laps come round, those that are old are swept away. After this many laps,
+/// Laps, as a power of two, after which old marks are swept away. Marks are told apart by 20 bits of their
+/// lap, and a position's mark is only written when a message begins there; so that has to be before laps come
+/// round.
 const SWEEP_LAPS: u32 = 18;
-/// or this many positions if that is less.
+/// Positions that the tail moves at the most before old marks are swept away.
 const SWEEP_MOST: u64 = 1 << 30;
 
 fn next_sweep(ring: &Ring, tail: u32) -> u64 {

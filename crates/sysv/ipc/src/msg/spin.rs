@@ -1,8 +1,8 @@
-//! Looking at a queue until there is something to do, without its lock.
+//! Spinning at a queue, without its lock, until there is something to do.
 //!
-//! Who has the lock keeps fast paths off both ends, for a moment. If all who come meanwhile wanted the lock,
-//! too, it would never be free again where many use the queue, and each call would take the slow path. So
-//! they wait until they may go on, unless somebody sleeps who has to be served under the lock.
+//! The owner of the lock keeps fast paths off both ends, for a moment. If all calls that come meanwhile
+//! wanted the lock, too, it would never be free again where many use the queue, and each call would take the
+//! slow path. So they wait until they may go on, unless a sleeper has to be served under the lock.
 
 use super::choose::Wanted;
 use super::done;
@@ -13,13 +13,14 @@ use super::ring::{cells_for, Ring};
 use crate::Ctx;
 use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 
-/// Fast paths are kept off the sending end. Does a receiver wait, who has to be given the message? Or is the
-/// queue gone, so that nobody will ever let them go on?
+/// Does a receiver wait, to which a message has to be handed while fast paths are kept off the sending end?
+/// Or is the queue gone, so that nobody will ever let them go on?
 pub fn is_receiver_waiting(queue: &Queue) -> bool {
     queue.entry.first_receiver.load(Relaxed) != 0 || !queue.still()
 }
 
-/// The same of the receiving end, and of a sender, who has to be woken.
+/// Does a sender wait, which has to be woken while fast paths are kept off the receiving end? Or is the queue
+/// gone?
 fn is_sender_waiting(queue: &Queue) -> bool {
     queue.entry.first_sender.load(Relaxed) != 0 || !queue.still()
 }
@@ -30,7 +31,7 @@ pub fn spin_for_space(c: &Ctx, queue: &Queue, len: usize, rounds: u32) -> u32 {
     for round in 1..=rounds {
         let tail = At::of(queue.entry.send.at.load());
         if tail.slow {
-            // Else who has the lock lets it go soon.
+            // Else the owner of the lock lets it go soon.
             if is_receiver_waiting(queue) {
                 return 0;
             }
@@ -47,16 +48,16 @@ pub fn spin_for_space(c: &Ctx, queue: &Queue, len: usize, rounds: u32) -> u32 {
     0
 }
 
-/// What a queue holds for a receiver.
+/// The state of a queue for a receiver.
 pub enum There {
     Nothing,
     /// Somebody has the lock, and lets it go soon.
     Locked,
     /// One message, and that is certainly not wanted. Where the ends are.
     OneUnwanted((u64, u64)),
-    /// It can't be told, for it has just changed.
+    /// An end has just moved, so nothing can be told.
     Changed,
-    /// What has to be looked at under the lock.
+    /// Messages that have to be looked at under the lock.
     Other,
 }
 
@@ -87,7 +88,7 @@ pub fn what_is_there(c: &Ctx, queue: &Queue, wanted: Wanted) -> There {
     }
 }
 
-/// Where both ends are.
+/// The positions of both ends.
 pub fn ends(queue: &Queue) -> (u64, u64) {
     (queue.entry.send.at.lo.load(Acquire), queue.entry.receive.at.lo.load(Acquire))
 }

@@ -11,12 +11,12 @@ use super::waiter::wake_senders;
 use super::MSG_NOERROR;
 use crate::{pid_word, Ctx, Errno};
 
-/// Where a message goes.
+/// The program's buffer, where a message goes.
 #[derive(Clone, Copy)]
 pub struct Incoming {
     /// Buffer for the text.
     pub text: *mut u8,
-    /// Its size.
+    /// The buffer's size.
     pub cap: usize,
     /// Cut the text if it is too long.
     pub cut: bool,

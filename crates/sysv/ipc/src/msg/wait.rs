@@ -23,7 +23,7 @@ enum Slept {
     Look,
     /// A signal handler ran.
     Interrupted,
-    /// It was somebody else's.
+    /// The process is a child, and the wait its parent's.
     Forked,
 }
 
@@ -51,15 +51,14 @@ fn sleep(c: &Ctx, ticket: Ticket, nap: Duration, wary: &mut Wary) -> Slept {
     }
 }
 
-/// See [`waiters::was_free`].
+/// Waits until the transaction that served the caller is wholly done ([`waiters::was_free`]).
 fn await_applied(c: &Ctx, queue: &Queue, signals: &SignalsBlocked) {
     if !waiters::was_free(&queue.entry.lock) {
         drop(queue.lock(c, signals));
     }
 }
 
-/// What becomes of a call that was told how its wait ended: an error, or it tries again, unless a signal has
-/// come.
+/// Ends a call that was told how its wait ended, or lets it try again, unless a signal has come.
 fn end_or_again(
     c: &Ctx,
     queue: &Queue,
@@ -194,8 +193,8 @@ unsafe fn take_given(
     received
 }
 
-/// The lock, for somebody who stands in a queue of waiters: if the queue is being removed by somebody who
-/// died, that is finished first, which serves the caller.
+/// The lock, for a caller that stands in a queue of waiters. A removal that a dead process has begun is
+/// finished first, which serves the caller.
 fn lock_for_waiter<'a>(c: &'a Ctx, queue: &Queue, signals: &SignalsBlocked) -> Result<Slow<'a>, Errno> {
     let slow = queue.lock(c, signals)?;
     if !dir::is_dying(&queue.entry.head) {
@@ -206,8 +205,8 @@ fn lock_for_waiter<'a>(c: &'a Ctx, queue: &Queue, signals: &SignalsBlocked) -> R
     queue.lock(c, signals)
 }
 
-/// Is the queue there? If not, and nobody has told the caller, who waits in it, then the pool was taken away
-/// just before it began to.
+/// Is the queue there? If not, and the caller, which waits in it, was not told, the pool was taken away just
+/// before it began to wait.
 fn check_there(c: &Ctx, queue: &Queue, ticket: Ticket) -> Result<(), Errno> {
     if queue.is_there() {
         return Ok(());

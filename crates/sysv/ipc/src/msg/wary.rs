@@ -12,7 +12,7 @@ use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::tuning::DEAF_NS;
 use vshmem_pool::Kernel;
 
-/// How a call holds its signals.
+/// The signals of a call, and whether they are blocked.
 pub struct Wary<'a> {
     kernel: &'a dyn Kernel,
     signals: Option<SignalsBlocked<'a>>,
@@ -20,19 +20,19 @@ pub struct Wary<'a> {
 }
 
 impl<'a> Wary<'a> {
-    /// They are let through.
+    /// A call whose signals are let through.
     pub fn new(c: &'a Ctx) -> Wary<'a> {
         Wary { kernel: c.kernel, signals: None, stays: false }
     }
 
-    /// Blocks them, as [`SignalsBlocked::attentive`].
+    /// Blocks signals, as [`SignalsBlocked::attentive`] does.
     pub fn attentive(&mut self) -> &SignalsBlocked<'a> {
         let signals = self.blocked();
         signals.attend();
         signals
     }
 
-    /// Blocks them, as [`SignalsBlocked::open`].
+    /// Blocks signals, as [`SignalsBlocked::open`] does.
     pub fn open(&mut self) -> &SignalsBlocked<'a> {
         let signals = self.blocked();
         signals.reopen();
@@ -44,20 +44,20 @@ impl<'a> Wary<'a> {
         self.signals.get_or_insert_with(|| SignalsBlocked::new(kernel))
     }
 
-    /// They stay blocked until the call returns.
+    /// Keeps signals blocked until the call returns.
     pub fn stay(&mut self) {
         self.blocked();
         self.stays = true;
     }
 
-    /// Lets them through, unless they stay blocked. No lock is held.
+    /// Lets signals through, unless they stay blocked. No lock is held.
     pub fn let_through(&mut self) {
         if !self.stays {
             self.signals = None;
         }
     }
 
-    /// Is one due that would end a sleep, if it were let through?
+    /// Is a signal due that would end a sleep, if it were let through?
     pub fn signal_waits(&self) -> bool {
         self.signals.as_ref().is_some_and(SignalsBlocked::signal_waits)
     }

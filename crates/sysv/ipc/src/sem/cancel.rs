@@ -1,4 +1,4 @@
-//! Waits that end otherwise than by being served.
+//! Waits that end without being served.
 
 use super::perform::{perform, Actor, Outcome};
 use super::serve::serve;
@@ -32,7 +32,7 @@ pub fn withdraw(c: &Ctx, set: &Set, ticket: Ticket) -> Result<(), Errno> {
     serve(c, set, &signals, &guard)
 }
 
-/// See [`crate::interrupt`].
+/// Ends the wait of a thread that a signal handler has interrupted ([`crate::interrupt`]).
 pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) -> bool {
     let signals = SignalsBlocked::brief(c.kernel);
     let Ok(set) = Set::at(c, index) else {

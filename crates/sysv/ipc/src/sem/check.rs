@@ -1,4 +1,4 @@
-//! Is a set as it must be? For [`crate::check`].
+//! Checks of a set, for [`crate::check`].
 
 use super::set::{value, Beside, Set, SLOW};
 use super::{repay, serve, undo, waiter, SEMVMX};
@@ -10,8 +10,8 @@ use vshmem_pool::layout::{Kind, Undo, MAX_PROCS};
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Log;
 
-/// Takes over a set's lock if a dead process holds it, and repays what the dead owe. Whether it was taken
-/// over.
+/// Takes over a set's lock if a dead process holds it, and applies the adjustments of dead processes. Returns
+/// whether it was taken over.
 pub(crate) fn recover(c: &Ctx, signals: &SignalsBlocked, index: u32) -> Result<bool, Errno> {
     let Ok(set) = Set::at(c, index) else {
         return Ok(false);

@@ -1,10 +1,11 @@
-//! Waiting for one semaphore before standing in its queue: *unregistered*, as one that has not called yet.
+//! Contention for one semaphore: a caller waits *unregistered*, as if it had not called yet, before it stands
+//! in the queue.
 //!
 //! # Why not at once
-//! A semaphore that somebody waits for in the queue is handed over by each V, as it must be, and the one to
-//! whom it is handed may have to be woken first. A lock is held for less time than that takes. So if those
-//! who want it stood in the queue at once, or as soon as one of them does, nobody would get it without being
-//! woken any more: whoever lets it go comes back and stands behind all others (a lock convoy). To begin
+//! A semaphore that somebody waits for in the queue is handed over by each V, as it must be, and the process
+//! that it is handed to may have to be woken first. A lock is held for less time than that takes. So if those
+//! that want it stood in the queue at once, or as soon as one of them does, nobody would get it without being
+//! woken any more: the one that lets it go comes back and stands behind all others (a lock convoy). To begin
 //! with, a holder that was preempted is enough, or one of many processors that was unlucky for long.
 //!
 //! Those that stand in the queue keep their order. Others wait until the queue is empty:
@@ -27,7 +28,7 @@ use vshmem_pool::atomic::{AtomicU32, AtomicU64};
 use vshmem_pool::pair::Pair;
 use vshmem_pool::tuning::{MOST_RETURNS_SKIPPED, RETURNS_SKIPPED};
 
-/// What a process knows of convoys. Only hints, so they serve all pools and threads.
+/// A process's knowledge of convoys. Only hints, so they serve all pools and threads.
 static KNOWN: Known = Known::new();
 
 struct Known {
@@ -75,14 +76,14 @@ pub fn joined(set: &Set, num: u16) {
     KNOWN.joined.store(name(set, num), Relaxed);
 }
 
-/// How a look at the semaphore ends.
+/// The outcome of a look at the semaphore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     /// The operations were performed.
     Performed,
-    /// They are blocked, or others come first.
+    /// The operations are blocked, or others come first.
     Wait,
-    /// They are possible, or not, for reasons that are looked for under the lock.
+    /// The operations are possible, or not, for reasons that are looked for under the lock.
     NotHere,
 }
 
@@ -232,7 +233,7 @@ mod tests {
     fn who_comes_back_gets_it_after_all_who_wait() {
         let give = [calls::op(0, 1)];
         let twice = move |c: &Ctx, id, time| {
-            // The first is for the one who waits.
+            // The first is for the waiter.
             if time == 1 || time == 3 {
                 op(c, id, &give, None).unwrap();
             }
@@ -241,7 +242,7 @@ mod tests {
         assert_eq!(come_back(twice, undone(0, -1)), (Look::Performed, 4));
     }
 
-    /// Who serves the queue raises the semaphore first, and lowers it again for the one who waits.
+    /// A process that serves the queue raises the semaphore first, and lowers it again for the waiter.
     #[test]
     fn what_is_there_while_somebody_serves_is_for_those_who_wait() {
         let world = World::new(1 << 20);
@@ -269,7 +270,7 @@ mod tests {
     fn giving_way_ends() {
         let (end, times) = come_back(|_, _, _| {}, TAKE[0]);
         assert!(end == Look::Wait && times >= FEWEST_GIVE_WAYS, "nobody gives it");
-        // The one who waits wants nothing of what is there now.
+        // The waiter wants nothing of what is there now.
         let not_enough = calls::op(0, 0);
         assert_eq!(come_back(|_, _, _| {}, not_enough), (Look::NotHere, 1));
     }

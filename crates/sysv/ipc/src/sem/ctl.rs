@@ -10,7 +10,7 @@ use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Kind, CLEAR_ALL};
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 
-/// What `IPC_STAT` tells. Times in seconds since the epoch, 0: never.
+/// The result of `IPC_STAT`. Times in seconds since the epoch, 0: never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SemDs {
     /// Owner and permissions.
@@ -23,7 +23,7 @@ pub struct SemDs {
     pub nsems: u64,
 }
 
-/// What `SEM_INFO` tells of what is in use; `IPC_INFO` has limits in both places.
+/// The part of `SEM_INFO` that says what is in use; `IPC_INFO` has limits in both places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SemInfo {
     /// Sets.

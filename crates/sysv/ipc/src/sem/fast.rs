@@ -1,13 +1,13 @@
-//! `semop` where nobody has to wait: one compare-and-swap.
+//! The fast path of `semop`: one compare-and-swap, where nobody has to wait.
 //!
 //! An operation without `SEM_UNDO` replaces the low word alone (value, SLOW, generation, pid): eight bytes
 //! are swapped in half the time that sixteen take. It changes no adjustment, and its outcome depends on none,
-//! so the high word matters in one way only: an adjustment of somebody dead is due before the operation. The
+//! so the high word matters in one way only: an adjustment of a dead process is due before the operation. The
 //! high word is read before the swap. Had it changed in between, and the low word come back to what it was,
-//! then whoever has an adjustment now was alive and at work after this operation began. If it is dead
-//! already, its death and this operation happen at the same time, and either may be first. An operation that
-//! was begun after a death that the caller knows of finds the dead one's high word. Everything else that
-//! changes the high word compares both words, or has set SLOW in the low one before.
+//! then the process that has an adjustment now was alive and at work after this operation began. If it is
+//! dead already, its death and this operation happen at the same time, and either may be first. An operation
+//! that begins after a death of which the caller knows finds the dead process's high word. Everything else
+//! that changes the high word compares both words, or has set SLOW in the low one before.
 
 use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
 use super::waiter::blocks;
@@ -118,7 +118,7 @@ pub fn attempt(c: &Ctx, set: &Set, cell: &Pair, sops: &[Sembuf]) -> Result<Attem
             }
             new += op;
             if new > SEMVMX {
-                // Unless somebody who died owes something: the slow path looks.
+                // Unless an adjustment of a dead process is due: the slow path looks.
                 return Ok(Attempt::Slow);
             }
             if s.undo() {

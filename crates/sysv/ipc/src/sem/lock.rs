@@ -1,4 +1,4 @@
-//! Taking a set's lock.
+//! The lock of a set.
 
 use super::set::Set;
 use super::undo::finish_clearing;
@@ -18,8 +18,8 @@ impl Set {
             entries: self.entry.log_entries.load(Relaxed).min(MOST_LOGGED) as u32,
         };
         let guard = dir::lock_object(c, signals, &self.entry.lock, log)?;
-        // Whoever died in the middle of that may have been followed by one who could not have the pool's
-        // lock.
+        // The owner that died in the middle of that may have been followed by one that could not have the
+        // pool's lock.
         finish_clearing(c, self);
         Ok(guard)
     }

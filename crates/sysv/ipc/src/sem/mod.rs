@@ -57,7 +57,7 @@ pub const SEMVMX: i32 = 32767;
 pub struct Sembuf {
     /// Semaphore.
     pub num: u16,
-    /// What to add; 0: wait for zero.
+    /// The number to add; 0: wait for zero.
     pub op: i16,
     /// `IPC_NOWAIT`, `SEM_UNDO`.
     pub flg: i16,
@@ -75,7 +75,7 @@ impl Sembuf {
     pub fn nowait(self) -> bool {
         self.flg as i32 & crate::IPC_NOWAIT != 0
     }
-    /// Is it no waiting for zero, and without `SEM_UNDO`?
+    /// Does it change the value, without `SEM_UNDO`?
     #[inline(always)]
     pub fn is_plain(self) -> bool {
         (self.op != 0) & !self.undo()
@@ -87,7 +87,7 @@ impl Sembuf {
     }
 }
 
-/// What an attempt by the fast path found.
+/// The outcome of an attempt by the fast path.
 enum Attempt {
     /// The operations were performed.
     Done,

@@ -5,22 +5,22 @@ use super::{undo, Sembuf, SEMVMX};
 use crate::{Ctx, Errno, ProcId};
 use vshmem_pool::log::Txn;
 
-/// Whose operations are performed.
+/// The process whose operations are performed.
 #[derive(Clone, Copy)]
 pub struct Actor {
     /// The process.
     pub who: ProcId,
-    /// Its pid word.
+    /// The process's pid word.
     pub pid: u64,
 }
 
-/// What became of operations.
+/// The outcome of operations.
 pub enum Outcome {
-    /// They can be performed; the transaction holds the changes.
+    /// The operations can be performed; the transaction holds the changes.
     Possible,
-    /// This one (its index) is in the way.
+    /// One operation (its index) is in the way.
     Blocked(usize),
-    /// They never can.
+    /// The operations never can be performed.
     Failed(Errno),
 }
 

@@ -17,11 +17,11 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
         if !set.still() {
             return Err(Errno::EIDRM);
         }
-        // Should the caller die now, whoever cleans up after it finds the set by this.
+        // Should the caller die now, the set is found by this.
         c.pool.touch(c.me, set.reference());
         set.entry.head.flags.fetch_or(HEAD_DYING, AcqRel);
     }
-    // It is removed, whoever gives the memory back.
+    // It is removed, even if another process has to give the memory back.
     let _ = finish_removal(c, &signals, set.index, id);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the dead owe: their `SEM_UNDO` adjustments applied (`exit_sem` in Linux), and the queue served after
+//! Applying the `SEM_UNDO` adjustments of dead processes (`exit_sem` in Linux), and serving the queue after
 //! that.
 
 use super::remove;
@@ -40,9 +40,9 @@ pub fn repay_recorded(
     Ok(any)
 }
 
-/// Whose turn it is. Only a hint, so it serves all sets.
+/// The turn of records to be asked about. Only a hint, so it serves all sets.
 static TURN: AtomicU32 = AtomicU32::new(0);
-/// Operations for each question.
+/// Operations for each record that is asked about.
 const ONE_IN: u32 = 4;
 
 /// As in a process that has made no operation yet.
@@ -51,9 +51,9 @@ pub fn forget_turn() {
     TURN.store(0, Relaxed);
 }
 
-/// The same for one record, the next in turn, now and then. In a crowd, whose processes all have records,
-/// to ask about each owner before each operation took most of the time. But what the dead owe must not pile
-/// up: a semaphore that lacks what many of them have taken comes to zero, and what others of them have
+/// Applies what one record has, the next in turn, now and then. In a crowd, whose processes all have records,
+/// to ask about each owner before each operation took most of the time. But adjustments of the dead must not
+/// pile up: a semaphore that lacks what many of them have taken comes to zero, and what others of them have
 /// given can't be taken from it any more.
 pub fn repay_next(
     c: &Ctx,
@@ -105,7 +105,7 @@ pub fn repay_all(c: &Ctx, set: &Set, signals: &SignalsBlocked, guard: &Guard) ->
 }
 
 /// Has a dead process certainly nothing in a set, as in most of very many? While the set's lock is free, all
-/// that the dead did under it is done; who takes it now finds that one dead, and does nothing for it.
+/// that the dead process did under it is done; the next owner finds it dead, and does nothing for it.
 fn owes_nothing(c: &Ctx, set: &Set, dead: ProcId) -> bool {
     let entry = set.entry;
     let is_quiet = dead != c.me
@@ -135,7 +135,7 @@ pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: 
     } else if set.still() {
         let _ = repay(c, &set, signals, &guard, dead);
         sweep(c, &set, signals);
-        // What was not seen is left to who looks next.
+        // The next call that looks sees the rest.
         if !c.budget.is_spent() {
             c.pool.untouch(dead, Kind::Sem.reference(index));
         }

@@ -1,5 +1,5 @@
-//! The queue of a set: operations that wait, performed by whoever makes them possible (`do_smart_update` in
-//! Linux).
+//! The queue of a set: operations that wait are performed by the process that makes them possible
+//! (`do_smart_update` in Linux).
 
 use super::perform::{perform, Actor, Outcome};
 use super::set::Set;
@@ -11,14 +11,14 @@ use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::DONE;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 
-/// What became of a waiter that was looked at.
+/// The outcome of a look at a waiter.
 enum Look {
-    /// It was served.
+    /// The waiter was served.
     Performed,
-    /// It left the queue with an error.
+    /// The waiter left the queue with an error.
     Failed,
-    /// Somebody who died owed something to its semaphores, which has them now. The waiter is to be looked at
-    /// again, and others too.
+    /// Its semaphores were given the adjustments of a dead process. The waiter is to be looked at again, and
+    /// others too.
     Repaid,
 }
 
@@ -37,7 +37,7 @@ pub fn serve(c: &Ctx, set: &Set, signals: &SignalsBlocked, guard: &Guard) -> Res
     }
 }
 
-/// Those that wait for zero change nothing, so all of them are served in one walk.
+/// Serves waiters for zero, in one walk, since they change nothing.
 fn serve_for_zero(c: &Ctx, set: &Set, signals: &SignalsBlocked, guard: &Guard) -> Result<(), Errno> {
     let waiting = |t: &Ticket| !alters(t.waiter);
     loop {
@@ -55,8 +55,8 @@ fn serve_for_zero(c: &Ctx, set: &Set, signals: &SignalsBlocked, guard: &Guard) -
     }
 }
 
-/// Serves the first whose operations can be done and change something, or pays back what somebody who died
-/// owed it. Whether there was one.
+/// Serves the first waiter whose operations can be done and change something, or applies an adjustment of a
+/// dead process in its way. Returns whether there was one.
 fn serve_one_that_alters(c: &Ctx, set: &Set, signals: &SignalsBlocked, guard: &Guard) -> Result<bool, Errno> {
     for ticket in waiters::each(c, set.queue()).filter(|t| alters(t.waiter)) {
         let look = serve_one(c, set, signals, guard, ticket)?;
@@ -67,7 +67,7 @@ fn serve_one_that_alters(c: &Ctx, set: &Set, signals: &SignalsBlocked, guard: &G
     Ok(false)
 }
 
-/// `None`: it has to go on waiting.
+/// Serves one waiter. `None`: it has to go on waiting.
 fn serve_one(
     c: &Ctx,
     set: &Set,

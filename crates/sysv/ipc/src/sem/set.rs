@@ -9,7 +9,7 @@ use vshmem_pool::budget::LOOK;
 use vshmem_pool::layout::{Kind, Sem};
 use vshmem_pool::pair::Pair;
 
-/// Bit in the low word: fast paths keep off.
+/// The bit in the low word by which fast paths keep off.
 pub const SLOW: u64 = 1 << 16;
 const VALUE: u64 = 0xffff;
 const FLAGS: u64 = 0xffff_0000;
@@ -29,9 +29,9 @@ pub const fn with_value(lo: u64, value: i32, pid: u64) -> u64 {
 /// An adjustment beside a semaphore: whose, and how much. Word 0: nobody's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Beside {
-    /// Whose.
+    /// The process that has it.
     pub owner: ProcId,
-    /// How much is added when the owner dies.
+    /// The number that is added when the owner dies.
     pub adjust: i32,
 }
 
@@ -69,7 +69,7 @@ const _: () = {
 pub struct Set {
     /// The entry.
     pub entry: &'static Sem,
-    /// Its index.
+    /// The entry's index.
     pub index: u32,
     /// The id by which it was found.
     pub id: i32,
@@ -106,7 +106,7 @@ impl Set {
         self.only_cell(c, num)
     }
 
-    /// The same for a fast path, which looks at no other one.
+    /// A semaphore, for a fast path, which looks at no other one and pays nothing.
     #[inline]
     pub fn only_cell(&self, c: &Ctx, num: u32) -> Result<&'static Pair, Errno> {
         if num >= self.nsems {

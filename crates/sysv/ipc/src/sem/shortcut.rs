@@ -1,9 +1,9 @@
-//! What a process remembers of a set, so that its next P or V need not find and judge the set again.
+//! Shortcuts to sets: a process remembers a set, so that its next P or V need not find and judge it again.
 //!
 //! A pool is untrusted: what a shortcut leads to was checked when it was made, and it is compared with what
 //! the entry says now. An entry that says the same of id, mode, maker, size and place is the same set, or one
 //! that differs from it in nothing that matters here; so an id that comes back after all sequence numbers
-//! leads nowhere else. Whatever the entry says, the semaphore lies in what was checked.
+//! leads nowhere else. The semaphore lies in what was checked, even if the entry says otherwise now.
 //!
 //! # Guesses
 //! A processor is slow to load what its last locked instruction has stored. So a process keeps what it last
@@ -40,18 +40,18 @@ pub struct Shortcut([u64; WORDS]);
 /// Words of a [`Shortcut`].
 pub const WORDS: usize = 7;
 
-/// Which word is what: the address of the entry.
+/// The word that is the address of the entry.
 const ENTRY: usize = 0;
-/// The address of the semaphores, which all lie in the pool and have memory.
+/// The word that is the address of the semaphores, which all lie in the pool and have memory.
 const FIRST: usize = 1;
-/// How many there are.
+/// The word that is the number of semaphores.
 const NSEMS: usize = 2;
-/// Their offset.
+/// The word that is the semaphores' offset.
 const CELLS: usize = 3;
 const MODE: usize = 4;
-/// Who has made the set: what stays granted is granted to the maker, or to all.
+/// The word that is the user who made the set: what stays granted is granted to the maker, or to all.
 const CUID: usize = 5;
-/// The caller's, as semaphores keep it.
+/// The word that is the caller's pid, as semaphores keep it.
 const PID: usize = 6;
 
 /// The entry at an address.
@@ -149,7 +149,7 @@ pub unsafe fn op_guessed(
 }
 
 impl Shortcut {
-    /// To a set that the caller may change, and whoever else may do so as long as the shortcut leads there.
+    /// A shortcut to a set that the caller may change, and who else may, as long as it leads there.
     pub fn to(c: &Ctx, id: i32) -> Option<(Shortcut, Granted)> {
         let Set { entry, cells, nsems, .. } = Set::find(c, id).ok()?;
         let mode = entry.head.mode.load(Relaxed);
@@ -167,12 +167,12 @@ impl Shortcut {
         Some((Shortcut(words), granted))
     }
 
-    /// As words that [`Shortcut::of_words`] reads.
+    /// The shortcut as words, which [`Shortcut::of_words`] reads.
     pub fn words(&self) -> [u64; WORDS] {
         self.0
     }
 
-    /// Reads words.
+    /// The shortcut that words are.
     ///
     /// # Safety
     /// They are those of one shortcut, made in this process, whose pool is still mapped.
@@ -181,7 +181,7 @@ impl Shortcut {
     }
 
     fn entry(&self) -> &'static Sem {
-        // SAFETY: words of one shortcut, as who made this from words vouched.
+        // SAFETY: words of one shortcut, as the caller of `of_words` vouched.
         unsafe { entry_at(self.0[ENTRY]) }
     }
 
@@ -195,7 +195,7 @@ impl Shortcut {
         is_same(self.entry(), id, |i| self.0[i])
     }
 
-    /// As [`op_guessed`] where a guess has failed. As long as only the value is in the way it looks again if
+    /// One P or V, after [`op_guessed`] has failed. As long as only the value is in the way it looks again if
     /// it `may`.
     pub fn op(
         &self,
@@ -227,7 +227,7 @@ impl Shortcut {
         }
     }
 
-    /// One P or V with `SEM_UNDO`, likewise, if the adjustment finds its place beside the semaphore.
+    /// One P or V with `SEM_UNDO`, if the adjustment finds its place beside the semaphore.
     #[inline]
     pub fn op_undone(&self, c: &Ctx, id: i32, sop: Sembuf) -> Option<Performed> {
         let entry = self.entry();
@@ -259,7 +259,8 @@ impl Shortcut {
     }
 }
 
-/// What a process has last made of semaphores. Zeros: of none. In the process's own memory.
+/// Guesses: the words that a process has last made of semaphores. Zeros: of none. In the process's own
+/// memory.
 pub struct Guesses([AtomicU64; 64]);
 
 /// The bits that no guess has, and one of which is set in a guess and an operation that don't make a value.
@@ -299,7 +300,7 @@ impl Guesses {
 pub struct Performed(&'static Sem);
 
 impl Performed {
-    /// Records it.
+    /// Records the time of the operation.
     #[inline(always)]
     pub fn at(self, now: i64) {
         store_time(&self.0.otime, now);
@@ -317,7 +318,7 @@ mod tests {
         Sembuf { num, op, flg: 0 }
     }
 
-    /// Who does not look again.
+    /// A caller that does not look again.
     const ONCE: fn(u32) -> bool = |_| false;
 
     /// An operation by a guess, without what `op` does where it fails.
@@ -400,7 +401,7 @@ mod tests {
         assert!(others.op_undone(&other.ctx(), id, undone(1)).is_some(), "there is none any more");
         assert!(set.op_undone(c, id, undone(1)).is_none());
         other.kill();
-        // Whoever is in need finds it dead.
+        // A process in need finds it dead.
         assert_eq!(
             sem::op(c, id, &[Sembuf { flg: crate::IPC_NOWAIT as i16, ..plain(0, -1) }], None),
             Err(crate::Errno::EAGAIN)

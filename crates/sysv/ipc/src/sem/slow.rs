@@ -13,20 +13,20 @@ use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 use vshmem_pool::tuning::{FIRST_SEMOP_SLEEP, LONGEST_SLEEP};
 
-/// `semop`, the slow way.
+/// The slow path of `semop`.
 #[cold]
 pub fn op(c: &Ctx, set: &Set, sops: &[Sembuf], timeout: Option<Duration>) -> Result<(), Errno> {
     op_or_spin(c, set, sops, timeout, 0)
 }
 
-/// The same for several semaphores: nobody has spun for them yet.
+/// `semop` of several semaphores, for which nobody has spun yet.
 #[cold]
 pub fn op_of_several(c: &Ctx, set: &Set, sops: &[Sembuf], timeout: Option<Duration>) -> Result<(), Errno> {
     let rounds = if timeout == Some(Duration::ZERO) { 0 } else { c.kernel.spin_rounds() };
     op_or_spin(c, set, sops, timeout, rounds)
 }
 
-/// As `op`; before the caller stands in the queue it spins for so many rounds.
+/// `semop` by a caller that spins for so many rounds before it stands in the queue.
 fn op_or_spin(
     c: &Ctx,
     set: &Set,
@@ -64,7 +64,7 @@ fn spin_while_blocked(c: &Ctx, set: &Set, sop: Sembuf, rounds: u32) -> Result<u3
     Ok(0)
 }
 
-/// What has come of a call under the lock.
+/// The outcome of a call under the lock.
 enum Begun {
     /// The operations were performed.
     Done,
@@ -109,8 +109,8 @@ fn begin_locked(
     }
     reap(c, set, signals, guard, sops, false)?;
     let mut outcome = try_now(c, set, signals, guard, sops, me)?;
-    // Before it gives up, it must be certain that nobody who died is in the way. Who waits looks again soon:
-    // in a crowd, whose processes all have records, each would ask for all others each time.
+    // Before it gives up, it must be certain that no dead process is in the way. A caller that waits looks
+    // again soon: in a crowd, whose processes all have records, each would ask for all others each time.
     let waits = matches!(outcome, Outcome::Blocked(_)) && timeout.is_none_or(|t| t > FIRST_SEMOP_SLEEP);
     if !matches!(outcome, Outcome::Possible) && !waits && reap(c, set, signals, guard, sops, true)? {
         outcome = try_now(c, set, signals, guard, sops, me)?;
@@ -172,9 +172,9 @@ fn try_now(
     Ok(outcome)
 }
 
-/// Applies what the dead owe to the semaphores that the operations name: what is beside those, and what is in
-/// records. Unless it has to be `certain`, it is enough that somebody was alive a moment ago, and records are
-/// looked at in turn, one at a time. Returns whether there was something.
+/// Applies the adjustments of dead processes to the semaphores that the operations name: those beside them,
+/// and those in records. Unless it has to be `certain`, it is enough that their owner was alive a moment ago,
+/// and records are looked at in turn, one at a time. Returns whether there were any.
 fn reap(
     c: &Ctx,
     set: &Set,
@@ -247,7 +247,7 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
     }
 }
 
-/// Nobody who serves a set has its waiters try again.
+/// The result of a wait: no process that serves a set has its waiters try again.
 fn sound(result: Result<(), Errno>) -> Result<(), Errno> {
     match result {
         Err(waiters::RETRY) => Err(Errno::EIDRM),
@@ -255,7 +255,7 @@ fn sound(result: Result<(), Errno>) -> Result<(), Errno> {
     }
 }
 
-/// See [`waiters::is_applied`].
+/// Waits until the transaction that served the caller is wholly done ([`waiters::is_applied`]).
 fn await_applied(c: &Ctx, set: &Set) {
     if !waiters::is_applied(c, &set.entry.lock, &set.entry.log) {
         let signals = SignalsBlocked::open(c.kernel);
@@ -263,10 +263,10 @@ fn await_applied(c: &Ctx, set: &Set) {
     }
 }
 
-/// A sleeper's look around: whoever died holding something has it undone now. Returns why the wait ends, if
-/// it does: a signal came meanwhile that has a handler, which runs as soon as signals are let through, as in
-/// any other wait; or the set is not there, though nobody has told its waiters, for the pool was taken away
-/// just before the caller became one.
+/// A sleeper's look around: adjustments of dead processes are applied now. Returns why the wait ends, if it
+/// does: a signal came meanwhile that has a handler, which runs as soon as signals are let through, as in any
+/// other wait; or the set is not there, though nobody has told its waiters, for the pool was taken away just
+/// before the caller became one.
 fn look_around(c: &Ctx, set: &Set, deadline: Option<u64>) -> Option<Errno> {
     let signals = SignalsBlocked::open(c.kernel);
     signals.give_up_at(deadline);

@@ -11,7 +11,7 @@ use vshmem_pool::layout::{Undo, CLEAR_ALL, MAX_PROCS};
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 use vshmem_pool::log::Txn;
 
-/// How certain it has to be that somebody lives.
+/// How certain it has to be that a process lives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Gone {
     /// Alive a moment ago is enough.
@@ -181,7 +181,7 @@ pub fn take_back(c: &Ctx, set: &Set, guard: &Guard, who: ProcId) -> Result<bool,
         if beside.is_none_or(|b| b.owner != who) {
             continue;
         }
-        // From here on nobody changes it but who has the lock.
+        // From here on only the owner of the lock changes it.
         set.freeze(c, num)?;
         let beside = Beside::of(set.cell(c, num)?.hi.load(Relaxed));
         if let Some(b) = beside.filter(|b| b.owner == who) {
@@ -270,7 +270,7 @@ pub fn dead_beside(
     })
 }
 
-/// The same, or in a record.
+/// A process that is gone and still has an adjustment beside such a semaphore, or in a record.
 pub fn dead_owner(c: &Ctx, set: &Set, n: usize, sop: impl Fn(usize) -> Sembuf, gone: Gone) -> Option<ProcId> {
     dead_beside(c, set, n, sop, gone)
         .or_else(|| records(c, set).find_map(|(at, record)| owner_if_gone(c, set, at, record, gone)))
@@ -304,7 +304,7 @@ pub fn is_foreign(c: &Ctx, set: &Set, num: u32) -> bool {
 }
 
 /// Forgets all adjustments of one semaphore (`SETVAL`), or of all (`CLEAR_ALL`): begun by setting `clear` in
-/// the transaction that sets the values, finished here, or by whoever takes the lock from the dead.
+/// the transaction that sets the values, finished here, or by the process that takes the lock over.
 pub fn finish_clearing(c: &Ctx, set: &Set) {
     let clear = set.entry.clear.load(Relaxed);
     if clear == 0 {
@@ -325,7 +325,7 @@ pub fn finish_clearing(c: &Ctx, set: &Set) {
             word.store(write_lane(word.load(Relaxed), shift, 0), Relaxed);
         }
     }
-    // What was not seen is left to who has the lock next.
+    // The next owner of the lock sees the rest.
     if c.budget.is_spent() {
         return;
     }

@@ -121,7 +121,7 @@ pub fn is_named(c: &Ctx, set: &Set, num: u32) -> bool {
     waiters::find(c, set.queue(), names).is_some()
 }
 
-/// So many semaphores' bits are collected in one walk through the queue.
+/// Semaphores whose bits are collected in one walk through the queue.
 pub const PART: u32 = 2048;
 
 /// Which of [`PART`] semaphores from `first` on waiters name, a bit each.
@@ -189,7 +189,8 @@ pub fn take_out(
     Ok(())
 }
 
-/// The same where the set is being removed: no fast path may use its semaphores any more.
+/// Takes a waiter out of the queue of a set that is being removed: no fast path may use its semaphores any
+/// more.
 pub fn end_wait(
     c: &Ctx,
     set: &Set,

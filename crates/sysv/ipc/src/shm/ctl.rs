@@ -8,7 +8,7 @@ use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::{Kind, PAGE};
 use vshmem_pool::lock::SignalsBlocked;
 
-/// What `IPC_STAT` tells. Times in seconds since the epoch, 0: never.
+/// The result of `IPC_STAT`. Times in seconds since the epoch, 0: never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShmDs {
     /// Owner and permissions.
@@ -31,7 +31,7 @@ pub struct ShmDs {
     pub nattch: u64,
 }
 
-/// What `SHM_INFO` tells.
+/// The result of `SHM_INFO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShmInfo {
     /// Segments.

@@ -37,7 +37,7 @@ const CHILDS: u64 = 1;
 /// Others may map the segment by the record's source.
 const HAS_HEIRS: u64 = 2;
 
-/// Whose attachments, and what they are mapped by: a source's name, or 0.
+/// A process with attachments, and the source that they are mapped by: its name, or 0.
 pub type Holder = (ProcId, u64);
 
 /// Counts `n` attachments for a process, as the caller's doing.
@@ -136,7 +136,7 @@ pub struct Detached {
     pub id: i32,
     /// The number of the caller's source that it is mapped by; 0: of none.
     pub source: u64,
-    /// How many.
+    /// Their number.
     pub n: u64,
     /// Others may map the segment by that source still.
     pub has_heirs: bool,
@@ -173,12 +173,12 @@ pub fn held(hold: &Hold) -> u64 {
     hold.count.load(Relaxed).saturating_sub(owed(hold))
 }
 
-/// What is taken from a record.
+/// Attachments to be taken from a record.
 #[derive(Clone, Copy)]
 pub struct Off {
     /// Attachments, at the most.
     pub n: u64,
-    /// How many of them were owed.
+    /// Attachments among them that the owner has given up.
     pub detached: u64,
     /// Whether others may map the segment by the same source, if the record does not say so.
     pub heirs: Heirs,
@@ -196,7 +196,7 @@ pub enum Heirs {
 }
 
 impl Off {
-    /// All of a record's.
+    /// All attachments of a record.
     pub fn all(heirs: Heirs) -> Off {
         Off { n: u64::MAX, detached: 0, heirs }
     }

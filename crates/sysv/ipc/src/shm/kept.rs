@@ -36,13 +36,13 @@ pub fn bytes_of(c: &Ctx, first: u32, count: u32) -> (u64, u64) {
     (c.pool.geometry().pages.offset(first), u64::from(count) * PAGE)
 }
 
-/// What becomes of a destroyed segment's memory.
+/// The fate of a destroyed segment's memory.
 pub enum Fate {
-    /// It has none: its pages read as zeros.
+    /// There is none: the pages read as zeros.
     None,
-    /// Its pages keep it, and may not read as zeros.
+    /// The pages keep it, and may not read as zeros.
     Kept,
-    /// It goes back to the host.
+    /// The memory goes back to the host.
     Returned,
 }
 
@@ -137,8 +137,8 @@ pub fn zero_backed(c: &Ctx, (at, len): (u64, u64)) -> bool {
     c.pool.mem().zero(at, len) || c.kernel.zero(at, len)
 }
 
-/// A process leaves. If no segment is left, what is kept goes back to the host, but for what is kept in any
-/// pool.
+/// Gives kept memory back to the host as a process leaves, but for what is kept in any pool, if no segment is
+/// left.
 pub fn leave(c: &Ctx, signals: &SignalsBlocked) {
     let is_empty = c.pool.kind_root(Kind::Shm).used.load(Relaxed) == 0;
     if is_empty && c.pool.root().kept.load(Relaxed) > LEAST_KEPT {

@@ -33,7 +33,7 @@ fn is_soon_back<T>(c: &Ctx, what: &str, call: impl FnOnce(&Ctx) -> T) -> T {
     result
 }
 
-/// The same, and it must have noticed that it was led round in circles.
+/// The call must come back soon because its budget is spent.
 fn is_cut_short<T>(c: &Ctx, what: &str, call: impl FnOnce(&Ctx) -> T) -> T {
     let result = is_soon_back(c, what, call);
     assert!(c.budget.is_spent(), "{what} was not led astray: nothing was tested");

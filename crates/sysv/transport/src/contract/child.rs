@@ -115,7 +115,7 @@ impl Inside<'_> {
     }
 }
 
-/// How a child ended.
+/// The end of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// By exit, with this status.

@@ -14,7 +14,7 @@ pub struct Subject<'a> {
     pub pool: &'a PoolRef,
 }
 
-/// How a check ended.
+/// The verdict of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The transport does what it promises.

@@ -24,7 +24,7 @@ pub struct LocalPool {
     pub used: u64,
     /// Permission bits.
     pub mode: u32,
-    /// It keeps all of its memory ([`crate::reserve_local`]).
+    /// The pool keeps all of its memory ([`crate::reserve_local`]).
     pub reserved: bool,
 }
 

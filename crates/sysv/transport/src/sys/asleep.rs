@@ -12,7 +12,7 @@ use super::memcheck;
 /// Bytes that have room for the frame of [`asleep`] and what lies below it.
 const BELOW: usize = 1024;
 
-/// How a sleep in the kernel ended.
+/// The end of a sleep in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awake {
     /// The result of the system call; an errno value, negative, if it failed.
