@@ -1,13 +1,19 @@
 //! The twelve calls on a pool, with C's arguments: check addresses, translate structures, call the upper
 //! half.
 
+pub mod abi;
+pub mod barrier;
+mod moved;
 pub mod msg;
+pub mod peer;
+pub mod reduce;
+mod rests;
 pub mod sem;
 pub mod shm;
 mod shortcut;
 
-use crate::abi::Plain;
-use crate::user;
+use crate::calls::abi::Plain;
+use crate::thread::addresses;
 use core::time::Duration;
 use vshmem_ipc::Errno;
 
@@ -64,14 +70,14 @@ fn clamp(value: u64) -> i32 {
 
 /// Copies a structure from the program.
 fn fetch<T: Plain>(from: *const T) -> Result<T, Errno> {
-    user::surely_readable(from, size_of::<T>())?;
+    addresses::surely_readable(from, size_of::<T>())?;
     // SAFETY: the kernel has just said that the bytes can be read; T accepts any.
     Ok(unsafe { from.read_unaligned() })
 }
 
 /// Copies a structure to the program.
 fn store<T: Plain>(to: *mut T, value: T) -> Result<(), Errno> {
-    user::surely_writable(to, size_of::<T>())?;
+    addresses::surely_writable(to, size_of::<T>())?;
     // SAFETY: the kernel has just said that the bytes can be written; T has no padding.
     unsafe { to.write_unaligned(value) };
     Ok(())

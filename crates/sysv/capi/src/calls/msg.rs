@@ -2,9 +2,10 @@
 
 use super::shortcut;
 use super::{again, check_ctl, clamp, cmd, fetch, store};
-use crate::abi::{self, Msginfo, Plain};
-use crate::state::Caller;
-use crate::{permit, raw, user};
+use crate::calls::abi::{self, Msginfo, Plain};
+use crate::pools::state::Caller;
+use crate::process::raw;
+use crate::thread::{addresses, permit};
 use core::ffi::c_void;
 use libc::msqid_ds;
 use vshmem_ipc::msg::shortcut::Shortcut;
@@ -116,7 +117,7 @@ unsafe fn try_send(id: i32, message: *const u8, size: usize) -> bool {
             return false;
         };
         let queue = Shortcut::of_words(words);
-        if size > queue.most() || !user::readable_on_page(message, TEXT_AT + size) {
+        if size > queue.most() || !addresses::readable_on_page(message, TEXT_AT + size) {
             return false;
         }
         let kind = message.cast::<i64>().read_unaligned();
@@ -154,9 +155,9 @@ pub unsafe fn send(
 ) -> Result<i32, Errno> {
     // A message that is too long is refused by the upper half, which does not look at its text then.
     let whole = size <= caller.pool().limits().msgmax as usize;
-    user::readable(message, if whole { TEXT_AT + size } else { TEXT_AT }).or_else(|fault| {
+    addresses::readable(message, if whole { TEXT_AT + size } else { TEXT_AT }).or_else(|fault| {
         // The type is read, and both are judged, before the text.
-        user::readable(message, TEXT_AT)?;
+        addresses::readable(message, TEXT_AT)?;
         // SAFETY: found readable.
         let mtype = unsafe { message.cast::<i64>().read_unaligned() };
         Err(if mtype < 1 { Errno::EINVAL } else { fault })
@@ -191,7 +192,7 @@ unsafe fn try_receive(
         let queue = Shortcut::of_words(shortcut::find(|page| &page.queues, id)?);
         let longest = queue.most().min(capacity);
         let is_length = capacity <= isize::MAX as usize;
-        if !is_length || !queue.stays() || !user::writable_on_page(message, TEXT_AT + longest) {
+        if !is_length || !queue.stays() || !addresses::writable_on_page(message, TEXT_AT + longest) {
             return None;
         }
         let (length, got) = queue.receive(id, message.add(TEXT_AT), longest, mtype, flags, now)?;
@@ -218,7 +219,7 @@ pub unsafe fn receive(
         return Err(Errno::EINVAL);
     }
     let longest = (caller.pool().limits().msgmax as usize).min(capacity);
-    if user::writable(message, TEXT_AT + longest).is_err() {
+    if addresses::writable(message, TEXT_AT + longest).is_err() {
         return receive_indirectly(caller, id, message, capacity, mtype, flags);
     }
     // SAFETY: as much as a message can have was found writable.
@@ -249,7 +250,7 @@ fn receive_indirectly(
     let len = (caller.pool().limits().msgmax as usize).min(capacity);
     // For a copy, Linux reads the room before anything else.
     if flags & (msg::MSG_COPY | msg::MSG_EXCEPT | libc::IPC_NOWAIT) == msg::MSG_COPY | libc::IPC_NOWAIT {
-        user::surely_readable(message, len)?;
+        addresses::surely_readable(message, len)?;
     }
     let Some(buffer) = Buffer::new(len) else {
         return Err(Errno::ENOMEM);
@@ -259,7 +260,7 @@ fn receive_indirectly(
     unsafe {
         let received = msg::receive(&caller.ctx, id, buffer.text, capacity, mtype, flags);
         let (length, got) = caller.unless_revoked(received)?;
-        user::surely_writable(message, TEXT_AT + length)?;
+        addresses::surely_writable(message, TEXT_AT + length)?;
         message.cast::<i64>().write_unaligned(got);
         core::ptr::copy_nonoverlapping(buffer.text, message.add(TEXT_AT), length);
         Ok(length as isize)
@@ -276,7 +277,7 @@ struct Buffer {
 
 impl Buffer {
     fn new(len: usize) -> Option<Buffer> {
-        let page = crate::state::page_size();
+        let page = crate::pools::state::page_size();
         let bytes = len.next_multiple_of(page) + 2 * page;
         let mapping = raw::map_private(bytes);
         if mapping.is_null() {

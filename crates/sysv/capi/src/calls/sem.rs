@@ -2,10 +2,11 @@
 
 use super::shortcut;
 use super::{again, check_ctl, clamp, cmd, duration, fetch, is_new, store};
-use crate::abi::{self, Plain};
-use crate::sizes::{self, SETS};
-use crate::state::{self, Caller};
-use crate::{page, permit, raw, shortcuts, user};
+use crate::calls::abi::{self, Plain};
+use crate::pools::sizes::{self, SETS};
+use crate::pools::state::{self, Caller};
+use crate::process::{page, raw, shortcuts};
+use crate::thread::{addresses, permit};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::time::Duration;
@@ -86,7 +87,7 @@ unsafe extern "C" fn semop_remembered(id: i32, sops: *mut Sembuf, slow: Semop) -
 /// As [`op`].
 #[inline(always)]
 unsafe fn try_shortcut(id: i32, sops: *const Sembuf) -> Option<Performed> {
-    if !user::readable_on_page(sops, size_of::<Sembuf>()) {
+    if !addresses::readable_on_page(sops, size_of::<Sembuf>()) {
         return None;
     }
     // The program may change the operation at any time, so each part is read once: the others late, since
@@ -123,7 +124,7 @@ extern "C" fn record_time(performed: Performed) -> i32 {
 /// As [`op`].
 #[inline(always)]
 unsafe fn try_remembered(id: i32, sops: *const Sembuf) -> bool {
-    if !user::readable_on_page(sops, size_of::<Sembuf>()) {
+    if !addresses::readable_on_page(sops, size_of::<Sembuf>()) {
         return false;
     }
     // SAFETY: found readable. Copied, since the program may change it at any time.
@@ -187,7 +188,7 @@ fn timed(
     timeout: Option<Duration>,
 ) -> Result<i32, Errno> {
     if count == 1 {
-        user::readable(sops, size_of::<Sembuf>())?;
+        addresses::readable(sops, size_of::<Sembuf>())?;
         let mut copy = MaybeUninit::<Sembuf>::uninit();
         // SAFETY: found readable. Copied, since the program may change it at any time; and copied in one go,
         // since a processor is slow to load at once what was just stored in parts.
@@ -219,7 +220,7 @@ fn several(
     if count > caller.pool().limits().semopm as usize {
         return Err(Errno::E2BIG);
     }
-    user::readable(sops, count * size_of::<Sembuf>())?;
+    addresses::readable(sops, count * size_of::<Sembuf>())?;
     let mut copy = [const { MaybeUninit::<Sembuf>::uninit() }; COPIED];
     let sops = if count <= COPIED {
         // SAFETY: found readable; the copy has room for COPIED.
@@ -254,7 +255,7 @@ pub unsafe fn timed_op(
     if timeout.is_null() {
         return timed(caller, id, sops, count, None);
     }
-    user::readable(timeout, size_of::<timespec>())?;
+    addresses::readable(timeout, size_of::<timespec>())?;
     // SAFETY: found readable.
     let t = unsafe { timeout.read_unaligned() };
     // As the kernel does, the number of operations is judged first.
@@ -264,7 +265,7 @@ pub unsafe fn timed_op(
     if count as u32 > caller.pool().limits().semopm {
         return Err(Errno::E2BIG);
     }
-    user::readable(sops, count as u32 as usize * size_of::<Sembuf>())?;
+    addresses::readable(sops, count as u32 as usize * size_of::<Sembuf>())?;
     timed(caller, id, sops, count, Some(duration(t)?))
 }
 
@@ -329,7 +330,9 @@ fn get_all(caller: &Caller, id: i32, to: *mut u16) -> Result<i32, Errno> {
     let bounds = Bounds::of(caller, id)?;
     sem::getall(&caller.ctx, id, &mut |index, value| {
         let place = to.wrapping_add(index);
-        if bounds.excludes(index) || page_of(place) != checked && user::surely_writable(place, 2).is_err() {
+        if bounds.excludes(index)
+            || page_of(place) != checked && addresses::surely_writable(place, 2).is_err()
+        {
             return false;
         }
         checked = page_of(place);
@@ -350,7 +353,7 @@ fn set_all(caller: &Caller, id: i32, from: *const u16) -> Result<i32, Errno> {
             return None;
         }
         if page_of(place) != checked {
-            user::surely_readable(place, 2).ok()?;
+            addresses::surely_readable(place, 2).ok()?;
         }
         checked = page_of(place);
         // SAFETY: the page was found readable.

@@ -1,12 +1,14 @@
 //! `shmget`, `shmat`, `shmdt`, `shmctl`.
 
 use super::{again, check_ctl, cmd, fetch, is_new, store};
-use crate::abi::{self, Plain, ShmInfo, Shminfo};
-use crate::attach::{Piece, TABLE};
-use crate::rests::{Owners, Rests};
-use crate::sizes::{self, SEGMENTS};
-use crate::state::{self, Caller};
-use crate::{fork, gate, heirs, moved, rests};
+use crate::calls::abi::{self, Plain, ShmInfo, Shminfo};
+use crate::calls::rests::{Owners, Rests};
+use crate::calls::{moved, rests};
+use crate::pools::sizes::{self, SEGMENTS};
+use crate::pools::state::{self, Caller};
+use crate::pools::{at_fork, heirs};
+use crate::process::attachments::{Piece, TABLE};
+use crate::process::gate;
 use core::ffi::c_void;
 use core::ops::Range;
 use libc::shmid_ds;
@@ -148,7 +150,7 @@ fn attach_inside(
         });
     }
     TABLE.insert(&gate, piece);
-    fork::attachments_changed(&gate);
+    at_fork::attachments_changed(&gate);
     Ok(range)
 }
 
@@ -224,7 +226,7 @@ pub fn detach(addr: usize) -> Result<bool, Errno> {
         let is_noted = shm::note_detached(&owner.ctx, &what);
         (owner, what, is_noted, Some(piece.len as u64).filter(|_| n == 1))
     });
-    fork::attachments_changed(&gate);
+    at_fork::attachments_changed(&gate);
     drop(gate);
     let mut waited = 0;
     if let Some((owner, what, is_noted, told)) = noted {

@@ -1,9 +1,11 @@
 //! Calls that remember the IPC object that they are on. A shortcut is for callers with the user of the one
 //! that made it, in one pool.
 
-use crate::page::{self, Page};
-use crate::shortcuts::{place, Places};
-use crate::{permit, state, tls};
+use crate::pools::state;
+use crate::process::page::{self, Page};
+use crate::process::shortcuts::{place, Places};
+use crate::process::tls;
+use crate::thread::permit;
 use core::sync::atomic::{fence, Ordering};
 use vshmem_ipc::Granted;
 use vshmem_pool::tuning::SHORTCUT_ROUNDS;

@@ -1,0 +1,344 @@
+//! A barrier for a fixed number of parties, in a segment.
+//!
+//! One 64-bit word counts phases and, within a phase, the parties that have arrived; the last to arrive moves
+//! it to the next phase. A second word repeats the phase for sleepers. Each party has a seat with its name,
+//! so that the others learn when it dies. Whether a dead party had arrived is unknown. So before its seat is
+//! taken, the count begins anew: the round is over, and parties that wait arrive again in the next round of
+//! the phase.
+
+use crate::calls::{self, again};
+use crate::pools::sizes;
+use crate::pools::state::{self, Caller, POOLS};
+use crate::process::raw;
+use crate::thread::last_error::explain;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::time::Duration;
+use vshmem_ipc::{shm, Errno};
+use vshmem_pool::{Kernel, ProcId, Waited};
+
+/// Most parties.
+const MOST: usize = 480;
+/// Values of eight bytes that one step of a reduction takes.
+pub const CHUNK: usize = 2048;
+const MAGIC: u32 = 0x5653_4231; // "VSB1"
+/// The arrivals in the word; above them the number of the round.
+const ARRIVALS: u64 = 0xffff;
+/// How long a party sleeps before it looks whether another one has died.
+const SLICE: Duration = Duration::from_millis(250);
+
+/// The head of the segment; what [`CHUNK`]s need follows it. All zeros: new.
+#[repr(C)]
+struct Head {
+    magic: AtomicU32,
+    parties: AtomicU32,
+    _line: [u64; 7],
+    /// The phase, for sleepers.
+    turn: AtomicU32,
+    _line2: [u32; 15],
+    /// Phase in the high half; in the low half round and arrivals, 16 bits each.
+    state: AtomicU64,
+    _line3: [u64; 7],
+    /// Names of processes, as [`ProcId::word`]; 0: free.
+    seats: [AtomicU64; MOST],
+}
+
+const HEAD: usize = 4096;
+const _: () = assert!(size_of::<Head>() <= HEAD);
+
+/// A party's own view of a barrier, in memory of its own.
+pub struct Barrier {
+    head: *const Head,
+    pool: usize,
+    parties: u32,
+    seat: u32,
+}
+
+/// The mapping that holds a [`Barrier`].
+const VIEW: usize = 4096;
+
+fn bytes_of(parties: u32) -> usize {
+    HEAD + 2 * parties as usize * CHUNK * 8
+}
+
+impl Barrier {
+    /// Finds or makes the barrier of that key in the current pool, and takes a seat.
+    pub fn open(key: i32, parties: u32) -> Result<*mut Barrier, Errno> {
+        if key == libc::IPC_PRIVATE || parties == 0 || parties as usize > MOST {
+            explain(format_args!("a barrier has a key other than IPC_PRIVATE, and 1 to {MOST} parties"));
+            return Err(Errno::EINVAL);
+        }
+        let caller = state::caller()?;
+        let id = calls::shm::get(&caller, key, bytes_of(parties), libc::IPC_CREAT | 0o600)
+            .map_err(|error| explained(error, key))?;
+        let at = calls::shm::attach_range(&caller, id, 0, 0)?;
+        // Whatever the pool says, this is how far what follows reaches.
+        let result = match at.len() >= bytes_of(parties) {
+            true => Self::sit_down(&caller, at.start as *const Head, parties),
+            false => Err(sizes::changed()),
+        }
+        .map_err(|error| explained(error, key));
+        if result.is_err() {
+            let _ = calls::shm::detach(at.start);
+        }
+        result
+    }
+
+    fn sit_down(caller: &Caller, head: *const Head, parties: u32) -> Result<*mut Barrier, Errno> {
+        // SAFETY: the segment was attached for reading and writing, has at least a head's length, and zeros
+        // or any other bytes are valid atomics.
+        let shared = unsafe { &*head };
+        claim_word(&shared.parties, parties)?;
+        claim_word(&shared.magic, MAGIC)?;
+        let view = raw::map_private(VIEW).cast::<Barrier>();
+        if view.is_null() {
+            return Err(Errno::ENOMEM);
+        }
+        let Some(seat) = take_seat(caller, shared, parties) else {
+            // SAFETY: mapped above.
+            unsafe { raw::unmap(view.cast(), VIEW) };
+            explain(format_args!("all {parties} parties are there already"));
+            return Err(Errno(libc::EBUSY));
+        };
+        let pool = caller.pool_index();
+        // SAFETY: the mapping is large enough and aligned.
+        unsafe { view.write(Barrier { head, pool, parties, seat }) };
+        Ok(view)
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: attached until `close`.
+        unsafe { &*self.head }
+    }
+
+    fn seats(&self) -> &[AtomicU64] {
+        &self.head().seats[..self.parties as usize]
+    }
+
+    /// How many take part.
+    pub fn parties(&self) -> usize {
+        self.parties as usize
+    }
+
+    /// The caller's seat.
+    pub fn seat(&self) -> usize {
+        self.seat as usize
+    }
+
+    /// The phase under way. It can't end without the caller.
+    pub fn phase(&self) -> u32 {
+        (self.head().state.load(Acquire) >> 32) as u32
+    }
+
+    /// Where a party writes its values in a phase. Two phases in a row use different places: when the second
+    /// begins, all have read what was written for the one before the first.
+    pub fn slot(&self, phase: u32, seat: usize) -> &[AtomicU64] {
+        let index = (phase as usize & 1) * self.parties() + seat;
+        // SAFETY: inside the segment, whose size `bytes_of` gave for this number of parties.
+        unsafe {
+            let first = self.head.cast::<u8>().add(HEAD).cast::<AtomicU64>().add(index * CHUNK);
+            core::slice::from_raw_parts(first, CHUNK)
+        }
+    }
+
+    /// Waits until all have arrived. True for one of them.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, Errno> {
+        let phase = self.phase();
+        let Some(round) = self.arrive(phase) else {
+            return Ok(true);
+        };
+        let place = &POOLS[self.pool];
+        let deadline =
+            timeout.map(|t| place.monotonic().saturating_add(t.as_nanos().min(u64::MAX.into()) as u64));
+        for _ in 0..place.spin_rounds() {
+            if self.phase() != phase {
+                return Ok(false);
+            }
+            core::hint::spin_loop();
+        }
+        self.sleep(place, phase, round, deadline)
+    }
+
+    /// Counts the caller, and gives the phase and round in which it did. None: it was the last one.
+    fn arrive(&self, phase: u32) -> Option<u64> {
+        let head = self.head();
+        let is_last = |old: u64| (old & ARRIVALS) + 1 >= u64::from(self.parties);
+        let next = |old: u64| match is_last(old) {
+            true => u64::from(phase.wrapping_add(1)) << 32,
+            false => u64::from(phase) << 32 | u64::from(old as u32 + 1),
+        };
+        let update = head.state.fetch_update(AcqRel, Acquire, |old| Some(next(old)));
+        let (Ok(old) | Err(old)) = update;
+        if !is_last(old) {
+            return Some(next(old) >> 16);
+        }
+        head.turn.store(phase.wrapping_add(1), Release);
+        POOLS[self.pool].wake(&head.turn, u32::MAX >> 1);
+        None
+    }
+
+    fn sleep(
+        &self,
+        place: &dyn Kernel,
+        phase: u32,
+        mut round: u64,
+        deadline: Option<u64>,
+    ) -> Result<bool, Errno> {
+        let head = self.head();
+        loop {
+            let state = head.state.load(Acquire);
+            if (state >> 32) as u32 != phase {
+                return Ok(false);
+            }
+            if state >> 16 != round {
+                match self.arrive(phase) {
+                    Some(next) => round = next,
+                    None => return Ok(true),
+                }
+            }
+            let left = match deadline {
+                None => SLICE,
+                Some(end) => Duration::from_nanos(end.saturating_sub(place.monotonic())).min(SLICE),
+            };
+            if left.is_zero() {
+                return self.withdraw(round, libc::ETIMEDOUT);
+            }
+            // The last party to arrive in the phase before may have died before it said so.
+            let turn = head.turn.load(Acquire);
+            if turn != phase {
+                let _ = head.turn.compare_exchange(turn, phase, AcqRel, Relaxed);
+                continue;
+            }
+            match place.wait(&head.turn, phase, Some(left)) {
+                Waited::TimedOut if self.somebody_died() => {
+                    return self.withdraw(round, libc::EOWNERDEAD);
+                }
+                Waited::Forked => return Err(Errno::EINTR),
+                _ => {}
+            }
+        }
+    }
+
+    fn somebody_died(&self) -> bool {
+        let Ok(caller) = state::caller_of(self.pool) else {
+            return false;
+        };
+        self.seats().iter().any(|seat| {
+            let party = seat.load(Acquire);
+            // It may have left its seat and ended well since then.
+            is_dead(&caller, party) && seat.load(Acquire) == party
+        })
+    }
+
+    /// Takes the caller's arrival back, unless all have arrived meanwhile.
+    fn withdraw(&self, round: u64, why: i32) -> Result<bool, Errno> {
+        let back = |old: u64| (old >> 16 == round && old & ARRIVALS > 0).then(|| old - 1);
+        match self.head().state.fetch_update(AcqRel, Acquire, back) {
+            Err(now) if now >> 32 != round >> 16 => Ok(false),
+            // Where the round is over, the arrival went with it.
+            _ => Err(Errno(why)),
+        }
+    }
+
+    /// Gives the seat up and detaches.
+    ///
+    /// # Safety
+    /// `barrier` came from [`Barrier::open`] and is not used any more.
+    pub unsafe fn close(barrier: *mut Barrier) -> Result<(), Errno> {
+        // SAFETY: the caller hands it over.
+        let this = unsafe { barrier.read() };
+        let caller = state::caller_of(this.pool)?;
+        let seat = &this.seats()[this.seat()];
+        let _ = seat.compare_exchange(caller.ctx.me.word(), 0, AcqRel, Relaxed);
+        calls::shm::detach(this.head as usize)?;
+        // SAFETY: the view's own mapping.
+        unsafe { raw::unmap(barrier.cast(), VIEW) };
+        Ok(())
+    }
+
+    /// Removes the barrier of that key from the current pool; it goes when the last party closes it.
+    pub fn remove(key: i32) -> Result<(), Errno> {
+        let caller = state::caller()?;
+        let id = calls::shm::get(&caller, key, 0, 0)?;
+        let at = calls::shm::attach_range(&caller, id, 0, libc::SHM_RDONLY)?;
+        // SAFETY: attached for reading at a page's start, this far, and any bytes are a number.
+        let is_barrier =
+            at.len() >= HEAD && unsafe { &*(at.start as *const Head) }.magic.load(Acquire) == MAGIC;
+        calls::shm::detach(at.start)?;
+        if !is_barrier {
+            explain(format_args!("key {key:#x} belongs to something else"));
+            return Err(Errno::EINVAL);
+        }
+        again(|| shm::remove(&caller.ctx, id))
+    }
+}
+
+/// EINVAL: the key has what is no barrier for so many.
+fn explained(error: Errno, key: i32) -> Errno {
+    if error == Errno::EINVAL {
+        explain(format_args!(
+            "key {key:#x} belongs to something else, or to a barrier for another number of parties"
+        ));
+    }
+    error
+}
+
+/// Sets a word that is 0, or finds that it has the value already.
+fn claim_word(word: &AtomicU32, value: u32) -> Result<(), Errno> {
+    match word.compare_exchange(0, value, AcqRel, Acquire) {
+        Ok(_) => Ok(()),
+        Err(found) if found == value => Ok(()),
+        Err(_) => Err(Errno::EINVAL),
+    }
+}
+
+fn is_dead(caller: &Caller, word: u64) -> bool {
+    ProcId::of_word(word).is_some_and(|party| {
+        party != caller.ctx.me && caller.pool().owner_is_dead(caller.ctx.kernel, caller.ctx.member, party)
+    })
+}
+
+/// Takes a free seat, or that of a party that is dead.
+fn take_seat(caller: &Caller, shared: &Head, parties: u32) -> Option<u32> {
+    let seats = &shared.seats[..parties as usize];
+    let free = seats.iter().position(|seat| take(caller, shared, seat));
+    free.map(|seat| seat as u32)
+}
+
+/// How often a seat that changes is looked at anew: a party that leaves it changes it once, and one that is
+/// faster takes it.
+const LOOKS: u32 = 4;
+
+/// Takes this seat if it is free, or its party is dead.
+fn take(caller: &Caller, shared: &Head, seat: &AtomicU64) -> bool {
+    for _ in 0..LOOKS {
+        let old = seat.load(Acquire);
+        if old != 0 {
+            if !is_dead(caller, old) {
+                return false;
+            }
+            // A party that closes the barrier and ends is dead, too, but not in its seat.
+            if seat.load(Acquire) != old {
+                continue;
+            }
+            // First: a party that has the seat may arrive, and must not be counted twice.
+            begin_anew(caller, shared);
+        }
+        let mine = caller.ctx.me.word();
+        if seat.compare_exchange(old, mine, AcqRel, Relaxed).is_ok() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Begins a new round, if somebody has arrived in this one.
+fn begin_anew(caller: &Caller, shared: &Head) {
+    let phase = !u64::from(u32::MAX);
+    let next = |old: u64| u64::from((old as u32 & !(ARRIVALS as u32)).wrapping_add(1 << 16));
+    let update = shared
+        .state
+        .fetch_update(AcqRel, Acquire, |old| (old & ARRIVALS != 0).then(|| old & phase | next(old)));
+    if update.is_ok() {
+        POOLS[caller.pool_index()].wake(&shared.turn, u32::MAX >> 1);
+    }
+}

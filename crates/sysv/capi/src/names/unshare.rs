@@ -1,0 +1,35 @@
+//! `unshare`, which ends the caller's list of `SEM_UNDO` adjustments: they are applied at once.
+
+use crate::pools::{revoked, state};
+use crate::process::page::MAX_POOLS;
+use crate::process::raw::syscall;
+use crate::thread::errno::{from_kernel, ErrnoGuard};
+use vshmem_ipc::Errno;
+use vshmem_transport::stat;
+
+/// A new name space of IPC objects brings a new list, too.
+const NEW_LIST: i32 = libc::CLONE_SYSVSEM | libc::CLONE_NEWIPC;
+
+/// unshare(2).
+pub fn unshare(flags: i32) -> Result<i32, Errno> {
+    // SAFETY: touches no memory.
+    let result = from_kernel(unsafe { syscall!(libc::SYS_unshare, flags) })?;
+    if flags & NEW_LIST != 0 {
+        end_list();
+    }
+    Ok(result as i32)
+}
+
+/// Applies the adjustments, in all pools. Those of several threads are one list, which lives on with the
+/// others.
+fn end_list() {
+    let _errno = ErrnoGuard::now();
+    if stat::of(None).is_none_or(|stat| stat.threads > 1) {
+        return;
+    }
+    for index in (0..MAX_POOLS).filter(|index| !revoked::is_revoked(*index)) {
+        if let Some(c) = state::known_in(index) {
+            vshmem_ipc::undo(&c);
+        }
+    }
+}

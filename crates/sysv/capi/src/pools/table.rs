@@ -1,0 +1,278 @@
+//! The pools that this process has open.
+//!
+//! Everything lies in statics and in the page of [`crate::process::page`]; no heap, and no lock but the gate.
+
+use crate::process::config::PoolName;
+use crate::process::gate::Inside;
+use crate::process::page::MAX_POOLS;
+use crate::process::raw;
+use crate::thread::permit;
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use vshmem_pool::{Budget, Ctx, Pool, ProcId};
+use vshmem_transport::process::Fork;
+use vshmem_transport::{Handle, Liveness, Source};
+use vshmem_wait::{Across, Heartbeat};
+
+/// A pool that is open in this process. What is written at a fork comes first, and lies on one page: each one
+/// that is written to then is copied.
+#[repr(C, align(128))]
+pub struct OpenPool {
+    /// The process's slot, as [`crate::process::page::pack`]ed, in memory that a child does inherit: a child that
+    /// finds its page empty learns here whose attachments it has inherited.
+    pub last_me: AtomicU64,
+    /// When it became known to the pool, as the slot says it.
+    pub started: AtomicU64,
+    /// What was claimed for a child: in the parent from before a fork until after it, in the child until it
+    /// takes that over. Under the gate.
+    pub claimed: UnsafeCell<Option<Claimed>>,
+    /// By what the process with this pid maps what it attaches. Under the gate.
+    pub source: UnsafeCell<Option<(Source, u32)>>,
+    /// [`CLOSED`] or [`OPEN`].
+    pub phase: AtomicU32,
+    /// It was taken away from the machine.
+    pub lost: AtomicBool,
+    /// Written while it is closed.
+    pub opened: UnsafeCell<MaybeUninit<Opened>>,
+}
+
+/// A place in a pool for the next child.
+#[derive(Clone, Copy)]
+pub struct Claimed {
+    /// Its slot.
+    pub me: ProcId,
+    /// Its liveness lock.
+    pub liveness: Liveness,
+    /// From which it learns when it began.
+    pub fork: Fork,
+}
+
+/// What is known of an open pool.
+pub struct Opened {
+    /// The mapping.
+    pub handle: Handle,
+    /// The structures in it.
+    pub pool: Pool,
+    /// Our kernel's place in the member table.
+    pub member: u16,
+    /// Whether the host's back end lives.
+    pub heartbeat: Heartbeat,
+    /// Its name or path, as it was given.
+    pub name: PoolName,
+}
+
+impl Opened {
+    /// As what is needed to wait for other kernels, and to wake them.
+    pub fn across(&self) -> Across<'_> {
+        Across { pool: &self.pool, handle: &self.handle, member: self.member, heartbeat: &self.heartbeat }
+    }
+}
+
+/// No pool is open at the place.
+pub const CLOSED: u32 = 0;
+
+/// One is.
+pub const OPEN: u32 = 1;
+
+// SAFETY: `opened` is written under the gate while the phase is CLOSED, and read when it is OPEN. `claimed`
+// and `source` are only touched under the gate.
+unsafe impl Sync for OpenPool {}
+
+/// All places for open pools. The first is the one that the environment names.
+pub static POOLS: [OpenPool; MAX_POOLS] = [const {
+    OpenPool {
+        last_me: AtomicU64::new(0),
+        started: AtomicU64::new(0),
+        claimed: UnsafeCell::new(None),
+        source: UnsafeCell::new(None),
+        phase: AtomicU32::new(CLOSED),
+        lost: AtomicBool::new(false),
+        opened: UnsafeCell::new(MaybeUninit::uninit()),
+    }
+}; MAX_POOLS];
+
+/// The place of the pool that calls go to, as [`current_key`] needs it.
+static CURRENT: AtomicU64 = AtomicU64::new(key_of(CONFIGURED));
+
+/// Beside the id and what [`crate::thread::permit`] has.
+const fn key_of(index: usize) -> u64 {
+    const _: () = assert!(MAX_POOLS <= 1 << (62 - PLACE_SHIFT) && permit::PERMITS >> PLACE_SHIFT == 0);
+    !((index as u64) << PLACE_SHIFT)
+}
+
+/// Where the place begins in [`CURRENT`]. Two bits above it are left, so that no key is 0.
+const PLACE_SHIFT: u32 = 59;
+
+/// The place of the pool that the environment names.
+pub const CONFIGURED: usize = 0;
+
+/// Where that pool is open now: at another place, if it was taken away and given back.
+static HOME: AtomicUsize = AtomicUsize::new(CONFIGURED);
+
+impl OpenPool {
+    /// What is known of it.
+    ///
+    /// # Safety
+    /// The pool is open.
+    #[inline(always)]
+    pub unsafe fn opened(&self) -> &'static Opened {
+        // SAFETY: written before the phase became OPEN; POOLS is static.
+        unsafe { (*self.opened.get()).assume_init_ref() }
+    }
+
+    /// Is it open?
+    #[inline(always)]
+    pub fn is_open(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == OPEN
+    }
+
+    /// Was it found to be taken away?
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// It is found to be taken away.
+    pub fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+    }
+
+    /// By what the process maps what it attaches; opened when there is none. `None`: it can't be.
+    pub fn source(&'static self, gate: &Inside) -> Option<Source> {
+        let pid = gate.page().pid();
+        // SAFETY: inside the gate.
+        if let Some((source, _)) = unsafe { *self.source.get() }.filter(|(_, its)| *its == pid) {
+            return Some(source);
+        }
+        self.close_source(gate);
+        // SAFETY: callers have it open.
+        let source = unsafe { self.opened() }.handle.open_source()?;
+        // SAFETY: as above.
+        unsafe { *self.source.get() = Some((source, pid)) };
+        Some(source)
+    }
+
+    /// Closes the source by which the process maps what it attaches: later attachments get another one. What
+    /// is mapped by it keeps it.
+    pub fn close_source(&'static self, _gate: &Inside) {
+        // SAFETY: inside the gate.
+        let Some((source, _)) = (unsafe { *self.source.get() }) else { return };
+        // Not written where there is none: after a fork, that would have the page copied.
+        // SAFETY: as above.
+        unsafe { *self.source.get() = None };
+        if self.is_open() {
+            // SAFETY: it is open.
+            unsafe { self.opened() }.handle.close_source(&source);
+        }
+    }
+
+    /// In which name spaces the process's pid holds.
+    #[inline(always)]
+    pub fn namespace(&self) -> u32 {
+        (self.started.load(Ordering::Relaxed) >> 32) as u32
+    }
+
+    /// For the upper half: a process of it.
+    #[inline(always)]
+    pub fn ctx(&'static self, me: ProcId, pid: u32) -> Ctx<'static> {
+        // SAFETY: a process is known only to pools that are open.
+        let opened = unsafe { self.opened() };
+        Ctx {
+            pool: &opened.pool,
+            kernel: self,
+            me,
+            pid,
+            namespace: self.namespace(),
+            member: opened.member,
+            budget: Budget::default(),
+        }
+    }
+}
+
+/// The machine's page size.
+pub fn page_size() -> usize {
+    // SAFETY: asks libc, which knows it from the start.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// Unmaps part of an attachment.
+pub fn unmap(index: usize, part: Range<usize>) {
+    let place = &POOLS[index];
+    if place.is_open() {
+        // SAFETY: open; the caller gives up the range, which `Caller::map` had mapped.
+        unsafe { place.opened().handle.unmap(part.start as *mut c_void, part.len()) };
+    } else {
+        // SAFETY: as above; the pool itself was closed meanwhile.
+        unsafe { raw::unmap(part.start as *mut u8, part.len()) };
+    }
+}
+
+/// Makes another pool the one that calls go to.
+pub fn use_pool(index: usize) {
+    CURRENT.store(key_of(index), Ordering::Relaxed);
+}
+
+/// What tells an id in the pool that calls go to from all others. It is never 0.
+#[inline(always)]
+pub fn current_key(id: i32) -> u64 {
+    CURRENT.load(Ordering::Relaxed) ^ u64::from(id as u32)
+}
+
+/// The same in the pool at a place.
+#[inline]
+pub fn key_in(index: usize, id: i32) -> u64 {
+    key_of(index) ^ u64::from(id as u32)
+}
+
+/// The place of the pool that calls go to.
+#[inline(always)]
+pub fn current() -> usize {
+    (!CURRENT.load(Ordering::Relaxed) >> PLACE_SHIFT) as usize
+}
+
+/// The place of the pool that the environment names, as it is open now.
+pub fn home() -> usize {
+    HOME.load(Ordering::Relaxed)
+}
+
+/// Is it a place of the pool that the environment names, now or at first?
+pub fn is_configured(index: usize) -> bool {
+    index == CONFIGURED || index == home()
+}
+
+/// The pool that the environment names, and that calls go to, is open at another place from now on.
+pub fn move_home(_gate: &Inside, index: usize) {
+    HOME.store(index, Ordering::Relaxed);
+    use_pool(index);
+}
+
+/// A place where no pool is open, the configured one's left out.
+pub fn free_place(_gate: &Inside) -> Option<usize> {
+    (0..MAX_POOLS).find(|i| *i != CONFIGURED && !POOLS[*i].is_open())
+}
+
+/// Closes a pool that the process has left.
+///
+/// # Safety
+/// No thread is inside a call on this pool.
+pub unsafe fn close(gate: &Inside, index: usize) {
+    let place = &POOLS[index];
+    place.close_source(gate);
+    if place.phase.swap(CLOSED, Ordering::AcqRel) == OPEN {
+        // SAFETY: it was open, and is not any more, so this reads it for the last time; the caller vouches
+        // for the rest.
+        unsafe { (*place.opened.get()).assume_init_read().handle.close() };
+    }
+}
+
+/// Closes the sources of all pools.
+pub fn close_sources(gate: &Inside) {
+    POOLS.iter().for_each(|place| place.close_source(gate));
+}
+
+/// When the process became known to a pool, for its children.
+pub fn started_of(index: usize) -> u64 {
+    POOLS[index].started.load(Ordering::Relaxed)
+}

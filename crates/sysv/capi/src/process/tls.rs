@@ -1,0 +1,177 @@
+//! What the library keeps per thread.
+//!
+//! In static thread-local storage (the initial-exec model), because the general way may allocate memory at a
+//! thread's first access, which a signal handler must not. Rust has no stable means to choose the model, so
+//! the block is laid out in assembly.
+
+use vshmem_transport::Text;
+
+/// One thread's data; all zeros at first.
+#[repr(C, align(16))]
+pub struct Thread {
+    /// What admits the thread to shortcuts, see [`crate::thread::permit`]; 0: nothing.
+    pub permit: u64,
+    /// The same, whether it is in the middle of a wait or not; 0: none was made.
+    pub own_permit: u64,
+    /// The credentials as last read.
+    pub cred: CredCache,
+    /// The names in pools of a child that the thread has forked, until it knows the child's pid: packed
+    /// as in [`crate::process::page`], 0: none.
+    pub forked: [u64; crate::process::page::MAX_POOLS],
+    /// The wait under way.
+    pub wait: Wait,
+    /// Why the last call that failed did so.
+    pub error: LastError,
+    /// The text that `vshm_last_error` handed out.
+    pub message: Message,
+}
+
+/// A thread's credentials as last read. All zeros: never read.
+#[repr(C, align(8))]
+pub struct CredCache {
+    /// Which of the others count.
+    pub state: u32,
+    /// As pools call them.
+    pub uid: u32,
+    /// The group, as pools call it.
+    pub gid: u32,
+    /// The user as the kernel calls it.
+    pub kernel_uid: u32,
+    /// Of spinning, see [`crate::thread::cred::keep`].
+    pub rounds: u32,
+    /// Effective capabilities.
+    pub caps: u64,
+    /// When all of it was right.
+    pub looked_at: u64,
+    /// When the user was right.
+    pub uid_at: u64,
+}
+
+/// What a thread is waiting on. All zeros: on nothing.
+#[repr(C)]
+pub struct Wait {
+    /// Address of the word.
+    pub word: usize,
+    /// Where its stack was then.
+    pub stack: usize,
+    /// Whether libc's key is called at the thread's end.
+    pub watched: usize,
+}
+
+/// Why the last failing call of a thread failed. All zeros: none failed yet.
+#[repr(C)]
+pub struct LastError {
+    /// What explains it; empty: the errno value says it all.
+    pub detail: Text<{ LastError::CAPACITY }>,
+    /// The call's name, kept as it is and composed into text when it is asked for.
+    pub name: Option<&'static str>,
+    /// What it returned.
+    pub errno: i32,
+    /// The detail was written by the call under way and not yet claimed by `record`.
+    pub fresh: bool,
+}
+
+impl LastError {
+    /// Bytes of its text.
+    pub const CAPACITY: usize = 320;
+}
+
+/// Length of a composed message, zero byte included.
+pub const MESSAGE: usize = LastError::CAPACITY + 32;
+
+/// Room for one composed message.
+pub type Message = Text<MESSAGE>;
+
+/// Bytes reserved in assembly. The whole of it comes from the loader's small reserve if the library is loaded
+/// late.
+const SIZE: usize = 896;
+const _: () = assert!(size_of::<Thread>() <= SIZE && align_of::<Thread>() <= 16);
+
+core::arch::global_asm!(
+    ".pushsection .tbss.vshmem_thread,\"awT\",@nobits",
+    ".balign 16",
+    ".hidden vshmem_thread",
+    ".globl vshmem_thread",
+    ".type vshmem_thread, %object",
+    ".size vshmem_thread, {size}",
+    "vshmem_thread:",
+    ".zero {size}",
+    ".popsection",
+    size = const SIZE,
+);
+
+/// Lets the calling thread take shortcuts if it has a permit, or not.
+#[inline]
+pub fn set_permit(may: bool) {
+    // SAFETY: the thread's own block. A handler may come in between.
+    unsafe {
+        let thread = thread();
+        let permit = if may { (&raw const (*thread).own_permit).read_volatile() } else { 0 };
+        (&raw mut (*thread).permit).write_volatile(permit);
+    }
+}
+
+/// The first word of the calling thread's block.
+#[inline(always)]
+#[cfg(target_arch = "x86_64")]
+pub fn permit() -> u64 {
+    const _: () = assert!(core::mem::offset_of!(Thread, permit) == 0);
+    let permit: u64;
+    // SAFETY: reads a word of the thread's own, whose offset from the thread pointer the loader filled in.
+    unsafe {
+        core::arch::asm!(
+            "mov {permit}, qword ptr [rip + vshmem_thread@gottpoff]",
+            "mov {permit}, qword ptr fs:[{permit}]",
+            permit = out(reg) permit,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    permit
+}
+
+/// The first word of the calling thread's block.
+#[inline(always)]
+#[cfg(not(target_arch = "x86_64"))]
+pub fn permit() -> u64 {
+    // SAFETY: the thread's own block.
+    unsafe { (&raw const (*thread()).permit).read_volatile() }
+}
+
+/// The calling thread's block. A signal handler gets the block of the thread that it interrupted.
+#[inline(always)]
+#[cfg(target_arch = "x86_64")]
+pub fn thread() -> *mut Thread {
+    let block: *mut Thread;
+    // SAFETY: reads the thread pointer and the block's offset from it, which the loader filled in and nobody
+    // changes.
+    unsafe {
+        core::arch::asm!(
+            "mov {block}, qword ptr fs:[0]",
+            "add {block}, qword ptr [rip + vshmem_thread@gottpoff]",
+            block = out(reg) block,
+            options(nostack, pure, nomem),
+        );
+    }
+    block
+}
+
+/// The calling thread's block. A signal handler gets the block of the thread that it interrupted.
+#[inline(always)]
+#[cfg(target_arch = "aarch64")]
+pub fn thread() -> *mut Thread {
+    let block: *mut Thread;
+    // SAFETY: reads the thread pointer and the block's offset from it, which the loader filled in and nobody
+    // changes.
+    unsafe {
+        core::arch::asm!(
+            "mrs {block}, tpidr_el0",
+            "adrp {offset}, :gottprel:vshmem_thread",
+            "ldr {offset}, [{offset}, :gottprel_lo12:vshmem_thread]",
+            "add {block}, {block}, {offset}",
+            block = out(reg) block,
+            offset = out(reg) _,
+            options(nostack, pure, nomem),
+        );
+    }
+    block
+}
