@@ -7,8 +7,9 @@
 //! the phase.
 
 use crate::calls::{self, again};
+use crate::pools::caller::{caller, caller_of, Caller};
 use crate::pools::sizes;
-use crate::pools::state::{self, Caller, POOLS};
+use crate::pools::table::POOLS;
 use crate::process::raw;
 use crate::thread::last_error::explain;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -67,7 +68,7 @@ impl Barrier {
             explain(format_args!("a barrier has a key other than IPC_PRIVATE, and 1 to {MOST} parties"));
             return Err(Errno::EINVAL);
         }
-        let caller = state::caller()?;
+        let caller = caller()?;
         let id = calls::shm::get(&caller, key, bytes_of(parties), libc::IPC_CREAT | 0o600)
             .map_err(|error| explained(error, key))?;
         let at = calls::shm::attach_range(&caller, id, 0, 0)?;
@@ -219,7 +220,7 @@ impl Barrier {
     }
 
     fn somebody_died(&self) -> bool {
-        let Ok(caller) = state::caller_of(self.pool) else {
+        let Ok(caller) = caller_of(self.pool) else {
             return false;
         };
         self.seats().iter().any(|seat| {
@@ -246,7 +247,7 @@ impl Barrier {
     pub unsafe fn close(barrier: *mut Barrier) -> Result<(), Errno> {
         // SAFETY: the caller hands it over.
         let this = unsafe { barrier.read() };
-        let caller = state::caller_of(this.pool)?;
+        let caller = caller_of(this.pool)?;
         let seat = &this.seats()[this.seat()];
         let _ = seat.compare_exchange(caller.ctx.me.word(), 0, AcqRel, Relaxed);
         calls::shm::detach(this.head as usize)?;
@@ -257,7 +258,7 @@ impl Barrier {
 
     /// Removes the barrier of that key from the current pool; it goes when the last party closes it.
     pub fn remove(key: i32) -> Result<(), Errno> {
-        let caller = state::caller()?;
+        let caller = caller()?;
         let id = calls::shm::get(&caller, key, 0, 0)?;
         let at = calls::shm::attach_range(&caller, id, 0, libc::SHM_RDONLY)?;
         // SAFETY: attached for reading at a page's start, this far, and any bytes are a number.

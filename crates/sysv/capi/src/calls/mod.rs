@@ -3,11 +3,9 @@
 
 pub mod abi;
 pub mod barrier;
-mod moved;
 pub mod msg;
 pub mod peer;
 pub mod reduce;
-mod rests;
 pub mod sem;
 pub mod shm;
 mod shortcut;

@@ -4,7 +4,7 @@
 //! processes of the same pids, the caller's own among them. So the caller's attachments say which process is
 //! meant: one that has made a segment, removed it, and told only its peers.
 
-use crate::pools::state::Caller;
+use crate::pools::caller::Caller;
 use crate::process::attachments::TABLE;
 use crate::process::gate;
 use vshmem_ipc::{liveness, pid_of, shm, Errno};

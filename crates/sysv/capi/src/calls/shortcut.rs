@@ -1,7 +1,8 @@
 //! Calls that remember the IPC object that they are on. A shortcut is for callers with the user of the one
 //! that made it, in one pool.
 
-use crate::pools::state;
+use crate::pools::caller::known_in;
+use crate::pools::current;
 use crate::process::page::{self, Page};
 use crate::process::shortcuts::{place, Places};
 use crate::process::tls;
@@ -21,7 +22,7 @@ pub fn find<const WORDS: usize>(of: impl Fn(&Page) -> &Places<WORDS>, id: i32) -
 /// By which the calling thread finds a shortcut.
 #[inline(always)]
 pub fn key(id: i32) -> u64 {
-    state::current_key(id) ^ tls::permit()
+    current::key(id) ^ tls::permit()
 }
 
 /// Pauses before another look at an IPC object that is about to change; false if the caller has looked for long
@@ -44,16 +45,16 @@ pub fn remember<const WORDS: usize>(
 ) {
     let Some(page) = page::existing() else { return };
     // Another thread may have calls go to another pool, and back again.
-    let index = state::current() % page.memberships.len();
+    let index = current::place() % page.memberships.len();
     let (place, membership) = (place(of(page), id), &page.memberships[index].me);
     let made = || {
         let stays = page::unpack_staying(membership.load(Ordering::Relaxed)).is_some();
         let mine = permit::renew_permit()?;
-        let (words, granted) = makes(&state::known_in(index)?, stays)?;
+        let (words, granted) = makes(&known_in(index)?, stays)?;
         mine.admits(granted).then_some((mine, words))
     };
     if let Some((mine, words)) = place.may_be_written().then(made).flatten() {
-        place.write(state::key_in(index, id) ^ mine.word(), &words);
+        place.write(current::key_in(index, id) ^ mine.word(), &words);
         // If the process is not known in the pool any more, or somebody's credentials have changed: what
         // makes it so does it first, and has shortcuts forgotten then.
         fence(Ordering::SeqCst);

@@ -7,8 +7,9 @@ use crate::calls::peer;
 use crate::calls::reduce::{self, Operation, Value};
 use crate::calls::{duration, msg, sem, shm};
 use crate::names::dispatch::{MSG, SEM, SHM};
-use crate::pools::state::{self, caller, POOLS};
-use crate::pools::{by_name, outcome};
+use crate::pools::caller::caller;
+use crate::pools::table::{self, POOLS};
+use crate::pools::{by_name, current, member, open, outcome};
 use crate::process::config::{config, PoolName};
 use crate::process::gate;
 use crate::thread::addresses;
@@ -198,7 +199,7 @@ fn handle_of(index: usize) -> PoolHandle {
 
 fn index_of(handle: PoolHandle) -> Result<usize, Errno> {
     (0..POOLS.len())
-        .find(|i| handle_of(*i) == handle && !state::is_configured(*i) && POOLS[*i].is_open())
+        .find(|i| handle_of(*i) == handle && !current::is_configured(*i) && POOLS[*i].is_open())
         .ok_or_else(|| {
             explain(format_args!("this is not a pool that vshm_pool_open returned and that is still open"));
             Errno::EINVAL
@@ -211,11 +212,11 @@ pub unsafe extern "C" fn vshm_pool_open(pool: *const c_char) -> PoolHandle {
         // SAFETY: as the header demands.
         let name = unsafe { name_of(pool)? };
         let gate = gate::enter()?;
-        let index = state::free_place(&gate).ok_or_else(|| {
+        let index = table::free_place(&gate).ok_or_else(|| {
             explain(format_args!("seven pools are open already; close one"));
             Errno(libc::EMFILE)
         })?;
-        state::open_existing_at(&gate, index, &name)?;
+        open::existing_at(&gate, index, &name)?;
         Ok(handle_of(index))
     }))
 }
@@ -231,8 +232,8 @@ fn or_null<T>(pointer: *mut T) -> *mut T {
 #[no_mangle]
 pub unsafe extern "C" fn vshm_pool_use(pool: PoolHandle) -> i32 {
     guard("vshm_pool_use", || {
-        let index = if pool.is_null() { state::home() } else { index_of(pool)? };
-        state::use_pool(index);
+        let index = if pool.is_null() { current::home() } else { index_of(pool)? };
+        current::use_pool(index);
         Ok(0)
     })
 }
@@ -242,7 +243,7 @@ pub unsafe extern "C" fn vshm_pool_close(pool: PoolHandle) -> i32 {
     guard("vshm_pool_close", || {
         let index = index_of(pool)?;
         let gate = gate::enter()?;
-        if state::current() == index {
+        if current::place() == index {
             explain(format_args!("the pool is in use; call vshm_pool_use with another one, or NULL, first"));
             return Err(Errno(libc::EBUSY));
         }
@@ -252,10 +253,10 @@ pub unsafe extern "C" fn vshm_pool_close(pool: PoolHandle) -> i32 {
         }
         // Nothing of a pool is waited for inside.
         drop(gate);
-        state::leave(index, true);
+        member::leave(index, true);
         let gate = gate::enter()?;
         // SAFETY: the header demands that no thread is inside a call on this pool.
-        unsafe { state::close(&gate, index) };
+        unsafe { table::close(&gate, index) };
         Ok(0)
     })
 }

@@ -2,7 +2,7 @@
 //! kernel, by the system call instruction.
 
 use crate::calls::{again, cmd, msg, sem, shm};
-use crate::pools::state::{self, Caller};
+use crate::pools::caller::{caller, Caller};
 use crate::process::config::config;
 use crate::process::log::{self, Level};
 use crate::process::raw::syscall;
@@ -127,7 +127,7 @@ impl Control {
 
     /// The call on the current pool.
     pub fn on_pool(&self, id: i32, number: i32, command: i32, arg: usize) -> Result<i32, Errno> {
-        let caller = state::caller()?;
+        let caller = caller()?;
         caller.unless_revoked(again(|| (self.ours)(&caller, id, number, command, arg)))
     }
 

@@ -1,7 +1,7 @@
 //! `fork` itself, whose caller alone learns the child's pid.
 
 use crate::names::next::Next;
-use crate::pools::state::POOLS;
+use crate::pools::table::POOLS;
 use crate::process::gate;
 use crate::process::page::{unpack, MAX_POOLS};
 use crate::process::tls;

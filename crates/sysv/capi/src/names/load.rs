@@ -1,8 +1,9 @@
 //! When the library is loaded, and when a thread or the process ends.
 
 use crate::names::pthread_exit;
+use crate::pools::caller::caller;
 use crate::pools::table::POOLS;
-use crate::pools::{at_fork, heirs, state};
+use crate::pools::{at_fork, heirs, member};
 use crate::process::config;
 use crate::process::log::{self, Level};
 use crate::process::page::{self, Page, MAX_POOLS};
@@ -52,7 +53,7 @@ unsafe extern "C" fn thread_ends(_: *mut c_void) {
         interrupted::abandon();
         let _errno = crate::thread::errno::ErrnoGuard::now();
         // A fault of ours must not end the process.
-        let _ = std::panic::catch_unwind(|| drop(state::caller()));
+        let _ = std::panic::catch_unwind(|| drop(caller()));
     }
 }
 
@@ -75,13 +76,13 @@ fn leave_pools(page: &Page) {
     // with us.
     let alone = is_single_threaded();
     // SAFETY: there is no other thread, and the library is not inside a call.
-    if alone && unsafe { state::may_leave_all_to_parent(page) } {
+    if alone && unsafe { member::may_leave_all_to_parent(page) } {
         return;
     }
     let _errno = crate::thread::errno::ErrnoGuard::now();
     for index in 0..MAX_POOLS {
         // A fault of ours must not end the process otherwise than it wanted to end.
-        let _ = std::panic::catch_unwind(|| state::leave(index, alone));
+        let _ = std::panic::catch_unwind(|| member::leave(index, alone));
     }
 }
 

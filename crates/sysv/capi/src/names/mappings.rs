@@ -1,9 +1,9 @@
 //! libc's functions by which a program changes what is mapped where: `mremap` doubles mappings, and `madvise`
 //! keeps them from children. What these do to attachments is counted. Whoever makes the system calls without
-//! these functions has it counted late or not at all, see [`crate::calls::moved`].
+//! these functions has it counted late or not at all, see [`crate::calls::shm::moved`].
 
 use crate::calls::shm::double;
-use crate::pools::state;
+use crate::pools::caller::know_inherited;
 use crate::process::attachments::TABLE;
 use crate::process::gate;
 use crate::process::raw::syscall;
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: i32) -> 
     if result == 0 && (is_kept || advice == libc::MADV_DOFORK) && TABLE.count() > 0 {
         let _errno = ErrnoGuard::now();
         // A child forgets first what it has not inherited.
-        state::know_inherited();
+        know_inherited();
         if let Ok(gate) = gate::enter() {
             let addr = addr as usize;
             TABLE.keep_from_children(&gate, &(addr..addr.saturating_add(len)), is_kept);

@@ -1,6 +1,7 @@
 //! `unshare`, which ends the caller's list of `SEM_UNDO` adjustments: they are applied at once.
 
-use crate::pools::{revoked, state};
+use crate::pools::caller::known_in;
+use crate::pools::revoked;
 use crate::process::page::MAX_POOLS;
 use crate::process::raw::syscall;
 use crate::thread::errno::{from_kernel, ErrnoGuard};
@@ -28,7 +29,7 @@ fn end_list() {
         return;
     }
     for index in (0..MAX_POOLS).filter(|index| !revoked::is_revoked(*index)) {
-        if let Some(c) = state::known_in(index) {
+        if let Some(c) = known_in(index) {
             vshmem_ipc::undo(&c);
         }
     }

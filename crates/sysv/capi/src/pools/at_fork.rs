@@ -7,10 +7,10 @@
 //! of `fork` itself ([`crate::names::fork`]): each page of code, and each page that it writes to, costs it a
 //! fault.
 
+use crate::pools::caller::end_wait;
 use crate::pools::claim::Claim;
-use crate::pools::state::{self, POOLS};
-use crate::pools::table::Claimed;
-use crate::pools::{heirs, revoked};
+use crate::pools::table::{self, Claimed, POOLS};
+use crate::pools::{heirs, member, revoked};
 use crate::process::attachments::TABLE;
 use crate::process::gate::{self, Inside};
 use crate::process::page::{self, pack, unpack, MAX_POOLS};
@@ -29,13 +29,13 @@ const TRIES: u32 = 20;
 /// Before the fork.
 pub extern "C" fn prepare() {
     let _errno = ErrnoGuard::now();
-    state::end_wait();
+    end_wait();
     let (mut waited, mut tries) = (0, TRIES);
     loop {
         let Some(gate) = gate::enter_for_fork() else { return };
         heirs::look(&gate);
         // What is attached later the child does not have.
-        state::close_sources(&gate);
+        table::close_sources(&gate);
         let (mut missing, mut is_counted) = (None, true);
         for index in (0..MAX_POOLS).filter(|_| TABLE.count() > 0) {
             if let Err(error) = make_room(&gate, index) {
@@ -80,7 +80,7 @@ fn await_lock(index: usize, waited: &mut u64) -> bool {
 /// # Errors
 /// INSIDE: the pool's lock is to be waited for first. ENOSPC: a free slot is.
 fn make_room(gate: &Inside, index: usize) -> Result<(), Errno> {
-    let me = state::me(gate, index).filter(|_| !revoked::is_revoked(index));
+    let me = member::me(gate, index).filter(|_| !revoked::is_revoked(index));
     drop_room(index);
     let Some(me) = me else { return Ok(()) };
     let pid = gate.page().pid();
@@ -112,13 +112,13 @@ fn claim_for_child(gate: &Inside, index: usize, me: ProcId, pid: u32) -> Result<
     let mut claim = Claim::new(handle, Handle::claim_liveness_for_child);
     let take = &mut |slot| claim.take(slot);
     // Nobody knows the child's pid yet, nor when it begins.
-    let started = process::unknown_start(state::started_of(index));
+    let started = process::unknown_start(table::started_of(index));
     let child = liveness::claim(ctx.pool, place, ctx.member, 0, started, take);
     let signals = SignalsBlocked::hurried(ctx.kernel);
     // Without any liveness lock for it the child must see to that itself.
     let none = if claim.is_hopeless() { Errno::EPERM } else { Errno::ENOSPC };
     let claimed = child.zip(claim.taken()).ok_or(none);
-    let kept = &|id, source| state::kept_from_children(gate, &ctx, index, id, source);
+    let kept = &|id, source| member::kept_from_children(gate, &ctx, index, id, source);
     let counted = claimed.and_then(|(child, liveness)| {
         let counted = vshmem_ipc::shm::fork(&ctx, &signals, child, kept);
         counted.inspect_err(|_| give_up(&ctx, child)).map(|()| (child, liveness))

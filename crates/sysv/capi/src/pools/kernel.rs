@@ -2,8 +2,7 @@
 
 use crate::pools::heirs;
 use crate::pools::sizes::SEGMENTS;
-use crate::pools::state::{OpenPool, POOLS};
-use crate::pools::table::Opened;
+use crate::pools::table::{OpenPool, Opened, POOLS};
 use crate::process::page::{self, unpack, Page, MAX_POOLS};
 use crate::process::{gate, raw};
 use crate::thread::errno::ErrnoGuard;

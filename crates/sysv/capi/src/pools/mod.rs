@@ -3,9 +3,11 @@
 //! | module | subject |
 //! | --- | --- |
 //! | [`table`] | the places of open pools |
-//! | [`by_name`] | from a pool's name to its mapping |
-//! | [`state`] | the process in each pool |
-//! | [`claim`] | the liveness lock that goes with a process slot |
+//! | [`by_name`], [`open`] | from a pool's name to its mapping, and to its place |
+//! | [`current`] | the pool that calls go to |
+//! | [`caller`] | the calling process in a pool |
+//! | [`member`], [`claim`] | its process slot, and the liveness lock that goes with it |
+//! | [`mapping`] | segments, mapped for the program |
 //! | [`at_fork`], [`heirs`] | children, those that are counted and those that nobody sees |
 //! | [`kernel`] | the answers of this kernel to a pool's questions |
 //! | [`revoked`], [`outcome`] | pools that are taken away while they are in use, and what calls return then |
@@ -13,11 +15,15 @@
 
 pub mod at_fork;
 pub mod by_name;
+pub mod caller;
 pub mod claim;
+pub mod current;
 pub mod heirs;
 pub mod kernel;
+pub mod mapping;
+pub mod member;
+pub mod open;
 pub mod outcome;
 pub mod revoked;
 pub mod sizes;
-pub mod state;
 pub mod table;

@@ -1,7 +1,8 @@
 //! What a call returns that has met a pool that was taken away, or a damaged one.
 
+use crate::pools::caller::{caller, Caller};
 use crate::pools::revoked::{is_revoked, refusal};
-use crate::pools::state::{self, Caller};
+use crate::pools::{current, open, table};
 use crate::process::config::config;
 use crate::process::gate;
 use crate::thread::errno;
@@ -44,8 +45,8 @@ fn beyond_the_budget() -> Errno {
 /// Makes one of the `*get` calls on the current pool: on a new one of the same name, if the one that was open
 /// is gone.
 pub fn get(call: impl Fn(&Caller) -> Result<i32, Errno>) -> Result<i32, Errno> {
-    let seen = state::current();
-    let attempt = || state::caller().and_then(|caller| caller.unless_revoked(call(&caller)));
+    let seen = current::place();
+    let attempt = || caller().and_then(|caller| caller.unless_revoked(call(&caller)));
     match attempt() {
         Err(Errno::EIDRM) if is_revoked(seen) && reopen(seen) => attempt(),
         result => result,
@@ -61,17 +62,17 @@ fn reopen(gone: usize) -> bool {
     let Ok(gate) = gate::enter() else {
         return false;
     };
-    if gone != state::home() {
+    if gone != current::home() {
         // Another thread has done it; or the program has opened this pool itself.
-        return state::current() == state::home();
+        return current::place() == current::home();
     }
-    let Some(index) = state::free_place(&gate) else {
+    let Some(index) = table::free_place(&gate) else {
         return false;
     };
-    if state::open_device_at(&gate, index, &config().pool).is_err() {
+    if open::device_at(&gate, index, &config().pool).is_err() {
         refusal();
         return false;
     }
-    state::move_home(&gate, index);
+    current::move_home(&gate, index);
     true
 }

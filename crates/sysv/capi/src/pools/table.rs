@@ -5,13 +5,9 @@
 use crate::process::config::PoolName;
 use crate::process::gate::Inside;
 use crate::process::page::MAX_POOLS;
-use crate::process::raw;
-use crate::thread::permit;
 use core::cell::UnsafeCell;
-use core::ffi::c_void;
 use core::mem::MaybeUninit;
-use core::ops::Range;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use vshmem_pool::{Budget, Ctx, Pool, ProcId};
 use vshmem_transport::process::Fork;
 use vshmem_transport::{Handle, Liveness, Source};
@@ -94,23 +90,8 @@ pub static POOLS: [OpenPool; MAX_POOLS] = [const {
     }
 }; MAX_POOLS];
 
-/// The place of the pool that calls go to, as [`current_key`] needs it.
-static CURRENT: AtomicU64 = AtomicU64::new(key_of(CONFIGURED));
-
-/// Beside the id and what [`crate::thread::permit`] has.
-const fn key_of(index: usize) -> u64 {
-    const _: () = assert!(MAX_POOLS <= 1 << (62 - PLACE_SHIFT) && permit::PERMITS >> PLACE_SHIFT == 0);
-    !((index as u64) << PLACE_SHIFT)
-}
-
-/// Where the place begins in [`CURRENT`]. Two bits above it are left, so that no key is 0.
-const PLACE_SHIFT: u32 = 59;
-
 /// The place of the pool that the environment names.
 pub const CONFIGURED: usize = 0;
-
-/// Where that pool is open now: at another place, if it was taken away and given back.
-static HOME: AtomicUsize = AtomicUsize::new(CONFIGURED);
 
 impl OpenPool {
     /// What is known of it.
@@ -189,63 +170,6 @@ impl OpenPool {
             budget: Budget::default(),
         }
     }
-}
-
-/// The machine's page size.
-pub fn page_size() -> usize {
-    // SAFETY: asks libc, which knows it from the start.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
-}
-
-/// Unmaps part of an attachment.
-pub fn unmap(index: usize, part: Range<usize>) {
-    let place = &POOLS[index];
-    if place.is_open() {
-        // SAFETY: open; the caller gives up the range, which `Caller::map` had mapped.
-        unsafe { place.opened().handle.unmap(part.start as *mut c_void, part.len()) };
-    } else {
-        // SAFETY: as above; the pool itself was closed meanwhile.
-        unsafe { raw::unmap(part.start as *mut u8, part.len()) };
-    }
-}
-
-/// Makes another pool the one that calls go to.
-pub fn use_pool(index: usize) {
-    CURRENT.store(key_of(index), Ordering::Relaxed);
-}
-
-/// What tells an id in the pool that calls go to from all others. It is never 0.
-#[inline(always)]
-pub fn current_key(id: i32) -> u64 {
-    CURRENT.load(Ordering::Relaxed) ^ u64::from(id as u32)
-}
-
-/// The same in the pool at a place.
-#[inline]
-pub fn key_in(index: usize, id: i32) -> u64 {
-    key_of(index) ^ u64::from(id as u32)
-}
-
-/// The place of the pool that calls go to.
-#[inline(always)]
-pub fn current() -> usize {
-    (!CURRENT.load(Ordering::Relaxed) >> PLACE_SHIFT) as usize
-}
-
-/// The place of the pool that the environment names, as it is open now.
-pub fn home() -> usize {
-    HOME.load(Ordering::Relaxed)
-}
-
-/// Is it a place of the pool that the environment names, now or at first?
-pub fn is_configured(index: usize) -> bool {
-    index == CONFIGURED || index == home()
-}
-
-/// The pool that the environment names, and that calls go to, is open at another place from now on.
-pub fn move_home(_gate: &Inside, index: usize) {
-    HOME.store(index, Ordering::Relaxed);
-    use_pool(index);
 }
 
 /// A place where no pool is open, the configured one's left out.

@@ -2,7 +2,7 @@
 //! their own. They are looked for when it matters: when `shmdt` is given an address where nothing was
 //! attached or nothing is any more, and when something else was mapped where one should be.
 
-use crate::calls::rests::{Owners, Rests};
+use super::rests::{Owners, Rests};
 use crate::pools::heirs;
 use crate::pools::table::POOLS;
 use crate::process::attachments::{Piece, TABLE};

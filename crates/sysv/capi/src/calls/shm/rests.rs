@@ -1,8 +1,8 @@
 //! Counting off what is attached no more, or only in part: noted inside the gate, taken off outside of it.
 
 use crate::calls::again;
+use crate::pools::caller::{caller_of, Caller};
 use crate::pools::heirs;
-use crate::pools::state::{self, Caller};
 use crate::process::attachments::{Piece, TABLE};
 use crate::process::gate::Inside;
 use crate::process::page::MAX_POOLS;
@@ -35,7 +35,7 @@ impl Owners {
         let callers = self.callers.get_or_insert([const { None }; MAX_POOLS]);
         let place = callers.get_mut(pool)?;
         if place.is_none() {
-            *place = state::caller_of(pool).ok();
+            *place = caller_of(pool).ok();
         }
         place.as_ref()
     }

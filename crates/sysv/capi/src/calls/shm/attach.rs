@@ -1,43 +1,16 @@
-//! `shmget`, `shmat`, `shmdt`, `shmctl`.
+//! `shmat` and `shmdt`.
 
-use super::{again, check_ctl, cmd, fetch, is_new, store};
-use crate::calls::abi::{self, Plain, ShmInfo, Shminfo};
-use crate::calls::rests::{Owners, Rests};
-use crate::calls::{moved, rests};
+use super::rests::{Owners, Rests};
+use super::{moved, pages, rests};
+use crate::pools::caller::{caller_of, know_inherited, Caller};
 use crate::pools::sizes::{self, SEGMENTS};
-use crate::pools::state::{self, Caller};
-use crate::pools::{at_fork, heirs};
+use crate::pools::{at_fork, heirs, mapping};
 use crate::process::attachments::{Piece, TABLE};
 use crate::process::gate;
 use core::ffi::c_void;
 use core::ops::Range;
-use libc::shmid_ds;
 use vshmem_ipc::{shm, Errno};
-use vshmem_pool::layout::PAGE;
 use vshmem_pool::lock::SignalsBlocked;
-
-const SHM_LOCK: i32 = 11;
-const SHM_UNLOCK: i32 = 12;
-/// Like `IPC_STAT`, by index.
-pub const SHM_STAT: i32 = 13;
-/// Usage of all segments together.
-pub const SHM_INFO: i32 = 14;
-/// Like `SHM_STAT`, without asking for read permission.
-pub const SHM_STAT_ANY: i32 = 15;
-
-/// `shmget` on a pool.
-pub fn get(caller: &Caller, key: i32, size: usize, flags: i32) -> Result<i32, Errno> {
-    let id = again(|| shm::get(&caller.ctx, key, size, flags))?;
-    let found = if is_new(key, flags) { Some(size as u64) } else { shm::size(&caller.ctx, id) };
-    // As in `semget`.
-    let found = pages(found.unwrap_or(0));
-    SEGMENTS.got(caller.pool_index(), id, pages(size as u64), found);
-    Ok(id)
-}
-
-fn pages(bytes: u64) -> u64 {
-    bytes.div_ceil(PAGE)
-}
 
 /// Where a segment is to be attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +51,7 @@ pub fn attach(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut 
 pub fn attach_range(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<usize>, Errno> {
     match attach_at(caller, id, addr, flags) {
         // A handler has forked while signals were let through, and this is the child.
-        Err(Errno::EINTR) => attach_range(&state::caller_of(caller.pool_index())?, id, addr, flags),
+        Err(Errno::EINTR) => attach_range(&caller_of(caller.pool_index())?, id, addr, flags),
         attached => attached.map_err(|error| caller.excuse(error)),
     }
 }
@@ -86,7 +59,7 @@ pub fn attach_range(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result
 fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<usize>, Errno> {
     let page = caller.page_size()?;
     let address = AttachAddress::of(addr, flags, page)?;
-    state::know_inherited();
+    know_inherited();
     let mut owners = Owners::new();
     let attached = loop {
         match attach_inside(caller, id, flags, address, page, &mut owners) {
@@ -142,7 +115,7 @@ fn attach_inside(
             owners.note(&piece);
         })
     });
-    placed.inspect_err(|_| state::unmap(pool, first..first + len))?;
+    placed.inspect_err(|_| mapping::unmap(pool, first..first + len))?;
     if rests.any {
         TABLE.cut(&gate, &range, &mut |piece, n| match address.replace {
             true => rests.note(&piece, n, owners),
@@ -175,7 +148,7 @@ const FEW: usize = 64;
 /// Counts an attachment that a program has doubled: the one at an address is mapped in another range, too. If
 /// that can't be counted, or not soon, it is an heir of what it was made of.
 pub fn double(addr: usize, to: Range<usize>) {
-    state::know_inherited();
+    know_inherited();
     let mut owners = Owners::new();
     while let Err(pool) = double_inside(addr, &to, &mut owners) {
         if !owners.await_lock_briefly(pool) {
@@ -210,15 +183,15 @@ pub fn detach(addr: usize) -> Result<bool, Errno> {
     if TABLE.count() == 0 {
         return Ok(false);
     }
-    state::know_inherited();
+    know_inherited();
     let (mut whole, mut n, mut owners) = (None, 0, Owners::new());
     let gate = gate::enter()?;
     moved::follow(&gate, addr, &mut owners);
     let was_attached = TABLE.take(&gate, addr, &mut |piece| {
-        state::unmap(piece.pool as usize, piece.range());
+        mapping::unmap(piece.pool as usize, piece.range());
         (whole, n) = (Some(piece), n + 1);
     });
-    let owner = whole.and_then(|piece| state::caller_of(piece.pool as usize).ok());
+    let owner = whole.and_then(|piece| caller_of(piece.pool as usize).ok());
     let noted = owner.zip(whole).map(|(owner, piece)| {
         heirs::look(&gate);
         let what = rests::given_up(&piece, n);
@@ -242,72 +215,6 @@ pub fn is_attached(gate: &gate::Inside, pool: usize) -> bool {
     let mut any = false;
     TABLE.each(gate, &mut |a| any |= a.pool as usize == pool);
     any
-}
-
-fn ds(s: &shm::ShmDs) -> shmid_ds {
-    let mut ds = shmid_ds::blank();
-    ds.shm_perm = abi::perm(&s.perm);
-    ds.shm_segsz = s.size as usize;
-    ds.shm_atime = s.atime;
-    ds.shm_dtime = s.dtime;
-    ds.shm_ctime = s.ctime;
-    ds.shm_cpid = s.cpid;
-    ds.shm_lpid = s.lpid;
-    ds.shm_nattch = s.nattch;
-    ds
-}
-
-/// `shmctl` on a pool; `buf` points to what the command needs.
-pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Errno> {
-    check_ctl(id, command)?;
-    let c = &caller.ctx;
-    match command {
-        cmd::RMID => shm::remove(c, id).map(|()| 0),
-        cmd::SET => {
-            let new = fetch(buf as *const shmid_ds)?.shm_perm;
-            let (uid, gid) = abi::owner(&new);
-            shm::set(c, id, uid, gid, new.mode.into()).map(|()| 0)
-        }
-        cmd::STAT => {
-            let found = shm::stat(c, id)?;
-            SEGMENTS.stated(caller.pool_index(), id, pages(found.size))?;
-            store(buf as *mut shmid_ds, ds(&found))?;
-            Ok(0)
-        }
-        SHM_STAT | SHM_STAT_ANY => {
-            let (id, found) = shm::stat_index(c, id, command == SHM_STAT_ANY)?;
-            SEGMENTS.listed(caller.pool_index(), id, pages(found.size))?;
-            store(buf as *mut shmid_ds, ds(&found))?;
-            Ok(id)
-        }
-        SHM_LOCK | SHM_UNLOCK => shm::lock(c, id, command == SHM_LOCK).map(|()| 0),
-        cmd::INFO => {
-            store(buf as *mut Shminfo, limits(caller))?;
-            Ok(shm::highest(c).max(0))
-        }
-        SHM_INFO => {
-            let (highest, used) = shm::info(c);
-            store(buf as *mut ShmInfo, usage(&used))?;
-            Ok(highest)
-        }
-        _ => Err(Errno::EINVAL),
-    }
-}
-
-fn limits(caller: &Caller) -> Shminfo {
-    let l = caller.pool().limits();
-    Shminfo {
-        shmmax: l.shmmax,
-        shmmin: 1,
-        shmmni: l.shmmni.into(),
-        shmseg: l.shmmni.into(),
-        shmall: l.shmall,
-        ..Shminfo::blank()
-    }
-}
-
-fn usage(u: &shm::ShmInfo) -> ShmInfo {
-    ShmInfo { used_ids: u.used_ids as i32, tot: u.total, rss: u.taken, ..ShmInfo::blank() }
 }
 
 #[cfg(test)]

@@ -1,48 +1,14 @@
-//! `msgget`, `msgsnd`, `msgrcv`, `msgctl`.
+//! `msgrcv`.
 
-use super::shortcut;
-use super::{again, check_ctl, clamp, cmd, fetch, store};
-use crate::calls::abi::{self, Msginfo, Plain};
-use crate::pools::state::Caller;
+use super::{remember, TEXT_AT};
+use crate::calls::shortcut;
+use crate::pools::caller::Caller;
+use crate::pools::mapping;
 use crate::process::raw;
 use crate::thread::{addresses, permit};
 use core::ffi::c_void;
-use libc::msqid_ds;
 use vshmem_ipc::msg::shortcut::Shortcut;
-use vshmem_ipc::msg::Outgoing;
 use vshmem_ipc::{msg, Errno};
-
-/// Like `IPC_STAT`, by index.
-pub const MSG_STAT: i32 = 11;
-/// Usage of all queues together.
-pub const MSG_INFO: i32 = 12;
-/// Like `MSG_STAT`, without asking for read permission.
-pub const MSG_STAT_ANY: i32 = 13;
-
-/// A message in the program's memory: its type, then its text.
-const TEXT_AT: usize = size_of::<i64>();
-
-/// `msgget` on a pool.
-pub fn get(caller: &Caller, key: i32, flags: i32) -> Result<i32, Errno> {
-    again(|| msg::get(&caller.ctx, key, flags))
-}
-
-/// A `msgsnd` of one's own kind.
-pub type Msgsnd = unsafe extern "C" fn(i32, *const c_void, usize, i32) -> i32;
-
-/// `msgsnd` where nothing stands in the way, or else by `slow`.
-///
-/// # Safety
-/// As [`send`], and as `slow` demands.
-#[inline(always)]
-pub unsafe fn send_or(id: i32, message: *const c_void, size: usize, flags: i32, slow: Msgsnd) -> i32 {
-    // SAFETY: as the caller vouches.
-    if unsafe { try_send(id, message.cast(), size) } {
-        return 0;
-    }
-    // SAFETY: as the caller vouches.
-    unsafe { slow(id, message, size, flags) }
-}
 
 /// A `msgrcv` of one's own kind.
 pub type Msgrcv = unsafe extern "C" fn(i32, *mut c_void, usize, i64, i32) -> isize;
@@ -100,76 +66,6 @@ fn awaits_message(id: i32) -> bool {
         // SAFETY: as in `try_receive`.
         unsafe { Shortcut::of_words(words) }.awaits_message(shortcut::looks_again)
     })
-}
-
-/// `msgsnd` where nothing stands in the way, to a queue that is remembered: see [`Shortcut`]. False says
-/// nothing.
-///
-/// # Safety
-/// As [`send`].
-#[inline(always)]
-unsafe fn try_send(id: i32, message: *const u8, size: usize) -> bool {
-    let now = raw::seconds();
-    // SAFETY: words of a shortcut to a queue in a pool to which the process is known, so it is mapped; type
-    // and text are found readable.
-    unsafe {
-        let Some(words) = shortcut::find(|page| &page.queues, id) else {
-            return false;
-        };
-        let queue = Shortcut::of_words(words);
-        if size > queue.most() || !addresses::readable_on_page(message, TEXT_AT + size) {
-            return false;
-        }
-        let kind = message.cast::<i64>().read_unaligned();
-        let text = message.add(TEXT_AT);
-        let done = queue.send(id, Outgoing { kind, text, len: size }, now);
-        if done {
-            permit::at(now);
-        }
-        done
-    }
-}
-
-/// The next message takes a shortcut.
-#[cold]
-#[inline(never)]
-fn remember(id: i32) {
-    shortcut::remember(
-        |page| &page.queues,
-        id,
-        |ctx, stays| Shortcut::to(ctx, id, stays).map(|(shortcut, granted)| (shortcut.words(), granted)),
-    );
-}
-
-/// `msgsnd` on a pool.
-///
-/// # Safety
-/// The message stays mapped during the call; an address that never was good is EFAULT.
-#[inline(always)]
-pub unsafe fn send(
-    caller: &Caller,
-    id: i32,
-    message: *const u8,
-    size: usize,
-    flags: i32,
-) -> Result<i32, Errno> {
-    // A message that is too long is refused by the upper half, which does not look at its text then.
-    let whole = size <= caller.pool().limits().msgmax as usize;
-    addresses::readable(message, if whole { TEXT_AT + size } else { TEXT_AT }).or_else(|fault| {
-        // The type is read, and both are judged, before the text.
-        addresses::readable(message, TEXT_AT)?;
-        // SAFETY: found readable.
-        let mtype = unsafe { message.cast::<i64>().read_unaligned() };
-        Err(if mtype < 1 { Errno::EINVAL } else { fault })
-    })?;
-    // SAFETY: the type was found readable, and so was the text unless it is refused for its length.
-    unsafe {
-        let mtype = message.cast::<i64>().read_unaligned();
-        msg::send(&caller.ctx, id, mtype, message.add(TEXT_AT), size, flags)
-            .map_err(|error| caller.excuse(error))?;
-    }
-    remember(id);
-    Ok(0)
 }
 
 /// `msgrcv` where nothing stands in the way, from a queue that is remembered: see [`Shortcut`]. `None` says
@@ -277,7 +173,7 @@ struct Buffer {
 
 impl Buffer {
     fn new(len: usize) -> Option<Buffer> {
-        let page = crate::pools::state::page_size();
+        let page = mapping::page_size();
         let bytes = len.next_multiple_of(page) + 2 * page;
         let mapping = raw::map_private(bytes);
         if mapping.is_null() {
@@ -298,67 +194,5 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         // SAFETY: our own mapping, used for the last time.
         unsafe { raw::unmap(self.mapping, self.bytes) };
-    }
-}
-
-fn ds(s: &msg::MsgDs) -> msqid_ds {
-    let mut ds = msqid_ds::blank();
-    ds.msg_perm = abi::perm(&s.perm);
-    ds.msg_stime = s.stime;
-    ds.msg_rtime = s.rtime;
-    ds.msg_ctime = s.ctime;
-    ds.__msg_cbytes = s.cbytes;
-    ds.msg_qnum = s.qnum;
-    ds.msg_qbytes = s.qbytes;
-    ds.msg_lspid = s.lspid;
-    ds.msg_lrpid = s.lrpid;
-    ds
-}
-
-/// `msgctl` on a pool; `buf` points to what the command needs.
-pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Errno> {
-    check_ctl(id, command)?;
-    let c = &caller.ctx;
-    match command {
-        cmd::RMID => msg::remove(c, id).map(|()| 0),
-        cmd::SET => {
-            let new = fetch(buf as *const msqid_ds)?;
-            let (uid, gid) = abi::owner(&new.msg_perm);
-            msg::set(c, id, uid, gid, new.msg_perm.mode.into(), new.msg_qbytes).map(|()| 0)
-        }
-        cmd::STAT => store(buf as *mut msqid_ds, ds(&msg::stat(c, id)?)).map(|()| 0),
-        MSG_STAT | MSG_STAT_ANY => {
-            let (id, found) = msg::stat_index(c, id, command == MSG_STAT_ANY)?;
-            store(buf as *mut msqid_ds, ds(&found)).map(|()| id)
-        }
-        cmd::INFO => store(buf as *mut Msginfo, limits(caller)).map(|()| msg::highest(c).max(0)),
-        MSG_INFO => {
-            let (highest, used) = msg::info(c);
-            let msgpool = clamp(used.queues);
-            let msgmap = clamp(used.messages);
-            let msgtql = clamp(used.bytes);
-            let info = Msginfo { msgpool, msgmap, msgtql, ..limits(caller) };
-            store(buf as *mut Msginfo, info).map(|()| highest)
-        }
-        _ => Err(Errno::EINVAL),
-    }
-}
-
-/// The pool's limits, and where Linux has constants without a meaning, the same constants.
-fn limits(caller: &Caller) -> Msginfo {
-    const KIB_OF_ALL_QUEUES: i32 = 32000 * 16384 / 1024;
-    const QUEUE_BYTES: i32 = 16384;
-    const SEGMENT_BYTES: i32 = 16;
-    let l = caller.pool().limits();
-    Msginfo {
-        msgpool: KIB_OF_ALL_QUEUES,
-        msgmap: QUEUE_BYTES,
-        msgmax: clamp(l.msgmax.into()),
-        msgmnb: clamp(l.msgmnb.into()),
-        msgmni: clamp(l.msgmni.into()),
-        msgssz: SEGMENT_BYTES,
-        msgtql: QUEUE_BYTES,
-        msgseg: u16::MAX,
-        pad: 0,
     }
 }

@@ -1,0 +1,26 @@
+//! `msgget`, `msgsnd`, `msgrcv`, `msgctl`.
+
+mod ctl;
+mod receive;
+mod send;
+
+pub use ctl::{ctl, get, MSG_INFO, MSG_STAT, MSG_STAT_ANY};
+pub use receive::{receive, receive_or};
+pub use send::{send, send_or};
+
+use crate::calls::shortcut;
+use vshmem_ipc::msg::shortcut::Shortcut;
+
+/// A message in the program's memory: its type, then its text.
+const TEXT_AT: usize = size_of::<i64>();
+
+/// The next message takes a shortcut.
+#[cold]
+#[inline(never)]
+fn remember(id: i32) {
+    shortcut::remember(
+        |page| &page.queues,
+        id,
+        |ctx, stays| Shortcut::to(ctx, id, stays).map(|(shortcut, granted)| (shortcut.words(), granted)),
+    );
+}

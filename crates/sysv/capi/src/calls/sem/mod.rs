@@ -1,0 +1,7 @@
+//! `semget`, `semop`, `semtimedop`, `semctl`.
+
+mod ctl;
+mod op;
+
+pub use ctl::{ctl, get, SEM_INFO, SEM_STAT, SEM_STAT_ANY};
+pub use op::{op, op_or, timed_op};

@@ -1,0 +1,16 @@
+//! `shmget`, `shmat`, `shmdt`, `shmctl`.
+
+mod attach;
+mod ctl;
+mod moved;
+mod rests;
+
+pub use attach::{attach, attach_range, detach, double, is_attached};
+pub use ctl::{ctl, get, SHM_INFO, SHM_STAT, SHM_STAT_ANY};
+
+use vshmem_pool::layout::PAGE;
+
+/// Bytes in pages, as [`crate::pools::sizes`] counts segments.
+fn pages(bytes: u64) -> u64 {
+    bytes.div_ceil(PAGE)
+}
