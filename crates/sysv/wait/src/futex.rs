@@ -4,27 +4,17 @@ use crate::nap::{self, Waited};
 use core::ptr::{null, without_provenance};
 use core::time::Duration;
 use vshmem_pool::atomic::AtomicU32;
-use vshmem_transport::asleep;
+use vshmem_transport::{asleep, syscall};
 
-/// A raw futex call: the C library's `syscall` may be the program's, or ours, and sets errno. The second
-/// word, for operations that have one, is the same.
-fn futex(word: &AtomicU32, op: i32, value: u32, timeout: *const libc::timespec) -> i64 {
+/// A futex call by the instruction itself, which leaves errno alone. The second word, for operations that
+/// have one, is the same.
+fn futex(word: &AtomicU32, op: i32, value: u32, timeout: *const libc::timespec) -> isize {
     // SAFETY: the word is live for the call; the timeout is null, or points to a timespec of the caller where
-    // the operation has one. errno is put back, because a wait is not a call that the program made.
-    unsafe {
-        let errno = libc::__errno_location();
-        let saved = *errno;
-        let result = libc::syscall(libc::SYS_futex, word.as_ptr(), op, value, timeout, word.as_ptr(), 0);
-        let error = *errno;
-        *errno = saved;
-        if result < 0 {
-            -(error as i64)
-        } else {
-            result
-        }
-    }
+    // the operation has one.
+    unsafe { syscall!(libc::SYS_futex, word.as_ptr(), op, value, timeout, word.as_ptr(), 0) }
 }
 
+/// Sleeps while `word` holds `expected`, `timeout` at the most.
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
     let spec = timeout.map(nap::timespec);
     let pointer = spec.as_ref().map_or(null(), |t| t as *const libc::timespec);
@@ -42,6 +32,7 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waite
     }
 }
 
+/// Wakes up to `n` threads that sleep on `word`; returns how many.
 pub fn wake(word: &AtomicU32, n: u32) -> u32 {
     futex(word, libc::FUTEX_WAKE, n.min(i32::MAX as u32), null()).max(0) as u32
 }
@@ -54,6 +45,7 @@ pub fn has_sleeper(word: &AtomicU32) -> bool {
     futex(word, libc::FUTEX_REQUEUE, 0, one) > 0
 }
 
+/// Can threads sleep on this word? Not on memory of a PCI device.
 pub fn works_on(word: &AtomicU32) -> bool {
     futex(word, libc::FUTEX_WAKE, 0, null()) >= 0
 }
@@ -64,8 +56,7 @@ mod tests {
     use std::thread;
     use vshmem_pool::atomic::Ordering::SeqCst;
 
-    /// Nobody, a sleeper, who is asked for as often as one likes and still sleeps, and nobody again once it
-    /// is woken.
+    /// No sleeper; one that is asked for several times and still sleeps; and none again once it is woken.
     #[test]
     fn a_sleeper_is_seen_and_sleeps_on() {
         static WORD: AtomicU32 = AtomicU32::new(0);

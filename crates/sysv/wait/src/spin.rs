@@ -11,6 +11,7 @@
 
 use vshmem_pool::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use vshmem_pool::tuning::*;
+use vshmem_transport::syscall;
 
 static BUDGET: AtomicU32 = AtomicU32::new(SPIN_ROUNDS);
 static SKIPPED: AtomicU32 = AtomicU32::new(0);
@@ -77,11 +78,11 @@ fn cpus() -> u32 {
             // SAFETY: a zeroed cpu_set_t is a value, and the call fills at most its size.
             let n = unsafe {
                 let mut set: libc::cpu_set_t = core::mem::zeroed();
-                let errno = *libc::__errno_location();
-                let result = libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
-                let n = if result == 0 { online().min(2).max(libc::CPU_COUNT(&set) as u32) } else { 2 };
-                *libc::__errno_location() = errno;
-                n
+                let bytes = size_of::<libc::cpu_set_t>();
+                match syscall!(libc::SYS_sched_getaffinity, 0, bytes, &raw mut set) {
+                    0.. => online().min(2).max(libc::CPU_COUNT(&set) as u32),
+                    _ => 2,
+                }
             };
             CPUS.store(n.max(1), Relaxed);
             n

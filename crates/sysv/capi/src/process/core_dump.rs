@@ -1,9 +1,9 @@
-//! Core dumps hold what a process has attached. The kernel's segments are anonymous shared memory to it,
-//! which a dump holds unless its filter says otherwise (core(5)); a pool's are parts of a file, which it does
-//! not hold. So a process that attaches one gets a filter that lets files' shared memory in, if its own lets
-//! anonymous one in. The mapping of the whole pool is left out of dumps all the same.
+//! Core dumps, which hold a process's attached segments. The kernel's segments are anonymous shared memory to
+//! it, which a dump holds unless its filter says otherwise (core(5)); a pool's are parts of a file, which it
+//! does not hold. So a process that attaches one gets a filter that lets files' shared memory in, if its own
+//! lets anonymous one in. The mapping of the whole pool is left out of dumps all the same.
 
-use crate::process::raw::{self, syscall};
+use crate::process::raw;
 use core::ffi::CStr;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,7 +15,7 @@ const FILTER: &CStr = c"/proc/self/coredump_filter";
 const ANONYMOUS_SHARED: u32 = 1 << 1;
 const FILES_SHARED: u32 = 1 << 3;
 
-/// The process has looked at its filter, or the one that forked it, whose filter it has.
+/// Whether the process has looked at its filter, or the one that forked it, whose filter it has.
 static LOOKED: AtomicBool = AtomicBool::new(false);
 
 /// Lets attached segments into core dumps, if those of the kernel would be there. A program that sets its
@@ -36,14 +36,6 @@ fn extend_filter() -> Option<()> {
     }
     let mut text = Text::<16>::new();
     write!(text, "{:#x}", filter | FILES_SHARED).ok()?;
-    // SAFETY: two strings. Nobody else knows of the descriptor.
-    unsafe {
-        let fd =
-            syscall!(libc::SYS_openat, libc::AT_FDCWD, FILTER.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
-        if fd >= 0 {
-            syscall!(libc::SYS_write, fd, text.bytes().as_ptr(), text.bytes().len());
-            syscall!(libc::SYS_close, fd);
-        }
-    }
+    raw::write_file(FILTER, libc::O_WRONLY, text.bytes());
     Some(())
 }

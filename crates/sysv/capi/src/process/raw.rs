@@ -3,6 +3,7 @@
 //! The library exports a function named `syscall`, so it must not count on libc's; and these calls leave
 //! errno alone.
 
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 pub(crate) use vshmem_transport::syscall;
 pub use vshmem_transport::{map_private, read_file, seconds};
@@ -11,6 +12,18 @@ pub use vshmem_transport::{map_private, read_file, seconds};
 pub fn getpid() -> u32 {
     // SAFETY: takes nothing, changes nothing.
     unsafe { syscall!(libc::SYS_getpid) as u32 }
+}
+
+/// Opens a file by these flags, writes the bytes by one call, and closes it. A failure is told to nobody.
+pub fn write_file(path: &CStr, flags: i32, bytes: &[u8]) {
+    // SAFETY: a C string, and bytes that the kernel reads. Nobody else knows of the descriptor.
+    unsafe {
+        let fd = syscall!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags | libc::O_CLOEXEC, 0o666);
+        if fd >= 0 {
+            syscall!(libc::SYS_write, fd, bytes.as_ptr(), bytes.len());
+            syscall!(libc::SYS_close, fd);
+        }
+    }
 }
 
 /// Lets others have the processor, and stays ready to run.
@@ -43,7 +56,7 @@ fn pending(old: u64) -> impl Iterator<Item = i32> {
     (1..=64).filter(move |signal| pending & 1 << (signal - 1) != 0)
 }
 
-/// What is done about a signal: a handler's address, `SIG_DFL` or `SIG_IGN`.
+/// The action of a signal: a handler's address, `SIG_DFL` or `SIG_IGN`.
 fn action(signal: i32) -> usize {
     // The kernel's structure: handler, flags, restorer, mask of 8 bytes; the handler comes first on every
     // architecture with 64 bits.
@@ -71,7 +84,7 @@ pub fn restore_signals(old: u64) {
     unsafe { syscall!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const old, 0usize, 8) };
 }
 
-/// The same number, of which the compiler knows nothing.
+/// The number, of which the compiler knows nothing any more.
 #[inline(always)]
 pub fn opaque(mut number: isize) -> isize {
     // SAFETY: does nothing.
@@ -81,8 +94,8 @@ pub fn opaque(mut number: isize) -> isize {
     number
 }
 
-/// Sees to it that a pointer leads to zeros, in private memory that `prepare` has got before anybody else
-/// sees it. `None`: there is no memory. For types of which zeros are a value.
+/// Maps zeros in private memory for a pointer that is null, after `prepare` has seen them. `None`: there is
+/// no memory. For types of which zeros are a value.
 pub fn map_once<T>(pointer: &AtomicPtr<T>, prepare: impl FnOnce(*mut u8)) -> Option<()> {
     if !pointer.load(Acquire).is_null() {
         return Some(());
@@ -100,7 +113,7 @@ pub fn map_once<T>(pointer: &AtomicPtr<T>, prepare: impl FnOnce(*mut u8)) -> Opt
     Some(())
 }
 
-/// Unmaps what [`map_private`] mapped.
+/// Unmaps memory that [`map_private`] mapped.
 ///
 /// # Safety
 /// Nobody may use the memory any more.

@@ -1,5 +1,5 @@
-//! What `VSHMEM_LOG` asks for: why calls fail, which pool is used, and what is taken, for programs that don't
-//! say it.
+//! The log of `VSHMEM_LOG`: why calls fail, which pool is used, and which calls go there, for programs that
+//! don't say it.
 //!
 //! A message is one line and one write, so that those of several processes don't mix. A file is opened for
 //! each: a descriptor that stays open would be seen, closed or inherited by the program. Nothing is written
@@ -11,18 +11,17 @@ pub use level::Level;
 
 use crate::process::config::config;
 use crate::process::raw::{self, syscall};
-use core::ffi::CStr;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vshmem_transport::Text;
 
-/// Is so much to be said?
+/// Are messages of this level written?
 #[inline]
 pub fn is_on(level: Level) -> bool {
     config().log_level >= level
 }
 
-/// A message of that level, if it is to be said.
+/// Writes a message, if those of its level are written.
 pub fn say(level: Level, text: fmt::Arguments) {
     if is_on(level) {
         write(level, text);
@@ -63,15 +62,17 @@ fn write(level: Level, text: fmt::Arguments) {
     }
     let file = &config().log_file;
     if file.bytes().is_empty() {
-        append(libc::STDERR_FILENO, line.bytes());
-    } else if let Some(fd) = open(file.c_str()) {
-        append(fd, line.bytes());
-        // SAFETY: opened for this.
-        unsafe { syscall!(libc::SYS_close, fd) };
+        // SAFETY: the kernel reads the line. Where it can't be written, nobody is there to be told.
+        unsafe { syscall!(libc::SYS_write, libc::STDERR_FILENO, line.bytes().as_ptr(), line.bytes().len()) };
+    } else {
+        // A pipe that nobody reads must not hold the program up.
+        let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_NOCTTY | libc::O_NONBLOCK;
+        raw::write_file(file.c_str(), flags, line.bytes());
     }
 }
 
-/// The last failure that was said: a program that tries the same again and again says it once.
+/// The hash of the last failure that was written: a program that tries the same again and again has it
+/// written once.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// FNV-1a.
@@ -95,20 +96,6 @@ fn program(path: &mut [u8; 256]) -> &[u8] {
     let path = &path[..usize::try_from(len).unwrap_or(0)];
     let name = path.rsplit(|b| *b == b'/').next();
     name.unwrap_or(path)
-}
-
-fn open(path: &CStr) -> Option<i32> {
-    // A pipe that nobody reads must not hold the program up.
-    let flags =
-        libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
-    // SAFETY: the path is a C string.
-    let fd = unsafe { syscall!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o666) };
-    (fd >= 0).then_some(fd as i32)
-}
-
-fn append(fd: i32, line: &[u8]) {
-    // SAFETY: the kernel reads the line. Where it can't be written, nobody is there to be told.
-    unsafe { syscall!(libc::SYS_write, fd, line.as_ptr(), line.len()) };
 }
 
 #[cfg(test)]
