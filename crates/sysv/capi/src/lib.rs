@@ -3,7 +3,7 @@
 //!
 //! | folder | subject |
 //! | --- | --- |
-//! | [`names`] | where programs, the loader and libc enter the library |
+//! | [`names`] | the names by which programs, the loader and libc enter the library |
 //! | [`calls`] | the calls on a pool, and collectives |
 //! | [`pools`] | the pools that are open, and the process in them |
 //! | [`thread`] | the calling thread: its user, its waits, its errors, its addresses |

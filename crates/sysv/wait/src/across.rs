@@ -51,7 +51,7 @@ pub struct Across<'a, H = Handle> {
     pub handle: &'a H,
     /// This kernel.
     pub member: u16,
-    /// What this process knows of the back end's liveness.
+    /// The back end's heartbeat, as this process has seen it.
     pub heartbeat: &'a Heartbeat,
 }
 
@@ -63,16 +63,16 @@ impl<H> Clone for Across<'_, H> {
 
 impl<H> Copy for Across<'_, H> {}
 
-/// What a process remembers of the back end's heartbeat in one pool.
+/// The back end's heartbeat in one pool, as a process remembers it.
 #[derive(Debug, Default)]
 pub struct Heartbeat {
     count: AtomicU64,
-    /// When the count had changed, in nanoseconds of this kernel's clock; 0: never looked.
+    /// The time at which the count had changed, in nanoseconds of this kernel's clock; 0: never looked.
     since: AtomicU64,
 }
 
 impl Heartbeat {
-    /// Nothing is known yet.
+    /// A heartbeat of which nothing is known yet.
     pub const fn new() -> Heartbeat {
         Heartbeat { count: AtomicU64::new(0), since: AtomicU64::new(0) }
     }

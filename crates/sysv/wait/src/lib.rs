@@ -1,4 +1,4 @@
-//! The one place where anything waits: `wait(word, expected, deadline)` and `wake(word, n)`, with a futex's
+//! The one place where threads wait: `wait(word, expected, deadline)` and `wake(word, n)`, with a futex's
 //! meaning.
 //!
 //! | scope | who may wake | how it waits |
@@ -6,8 +6,8 @@
 //! | [`Scope::Kernel`] | processes of this kernel | futex |
 //! | [`Scope::Machines`] | also other kernels | on a waiter's record until the kernel's doorbell is rung, where all members ring; else by naps that grow ([`across`]) |
 //!
-//! Spinning before that is the caller's, because only the caller knows what it spins on; how long is worth it
-//! is [`spin`]'s.
+//! The caller spins before that, since only it knows the words to look at; [`spin`] says how long that is
+//! worth it.
 //!
 //! Nothing here uses the heap or keeps a lock.
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -29,7 +29,7 @@ use vshmem_pool::tuning::FEWEST_SPIN_ROUNDS;
 pub use across::{Across, Heartbeat};
 pub use nap::Waited;
 
-/// Who may wake a waiter.
+/// The processes that may wake a waiter.
 #[derive(Clone, Copy)]
 pub enum Scope<'a> {
     /// Processes of this kernel only.
@@ -82,7 +82,7 @@ pub fn glance(scope: Scope<'_>) -> u32 {
     }
 }
 
-/// As [`rounds`] where what is waited for comes in a flow, as messages do.
+/// Rounds that are worth it now where words change in a flow, as messages come.
 pub fn rounds_in_flow(scope: Scope<'_>) -> u32 {
     match scope {
         Scope::Kernel => spin::rounds_in_flow(),

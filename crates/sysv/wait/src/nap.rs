@@ -1,21 +1,23 @@
-//! Waiting where others may change a word who can't wake: naps that grow, with a look at the word after each.
+//! Naps: waits for words that processes of other kernels change, which can't wake this one's threads. They
+//! grow, with a look at the word after each.
 
 use core::time::Duration;
 use vshmem_pool::atomic::{AtomicU32, Ordering};
 use vshmem_pool::tuning::{FIRST_NAP, LONGEST_NAP};
 use vshmem_transport::asleep;
 
-/// How a wait ended.
+/// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// Woken, or the word had changed already, or for no reason: look at the word.
+    /// A wake-up, a word that had changed already, or no reason: look at the word.
     Woken,
-    /// The time was up.
+    /// The end of the time.
     TimedOut,
-    /// A signal handler ran.
+    /// A signal handler, which ran.
     Interrupted,
 }
 
+/// A time span as the kernel takes it.
 pub fn timespec(t: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: t.as_secs().min(i64::MAX as u64) as libc::time_t,
@@ -23,13 +25,13 @@ pub fn timespec(t: Duration) -> libc::timespec {
     }
 }
 
-/// Naps while `word` holds `expected`. `bed` sleeps where somebody may wake it, if there is such a place:
-/// then a nap may end early.
+/// Naps while `word` holds `expected`. `sleep_on` sleeps on the word as this kernel's processes do, if it
+/// can: then one of them may end a nap early.
 pub fn wait(
     word: &AtomicU32,
     expected: u32,
     timeout: Option<Duration>,
-    bed: impl Fn(Duration) -> Option<Waited>,
+    sleep_on: impl Fn(Duration) -> Option<Waited>,
 ) -> Waited {
     let mut left = timeout.unwrap_or(Duration::MAX);
     let mut nap = FIRST_NAP;
@@ -38,7 +40,7 @@ pub fn wait(
             return Waited::TimedOut;
         }
         let this = nap.min(left);
-        match bed(this) {
+        match sleep_on(this) {
             Some(Waited::TimedOut) => {}
             Some(waited) => return waited,
             None if sleep(&timespec(this)) => return Waited::Interrupted,

@@ -1,13 +1,13 @@
-//! How long spinning is worth it.
+//! Spinning, and how long it is worth it.
 //!
 //! A sleep and a wake-up cost some tens of microseconds; spinning for about as long at the most doubles the
-//! price of the worst case (competitive spinning). Where it never helps, because the one who is waited for
-//! needs this processor, it is given up, by two signs:
+//! price of the worst case (competitive spinning). Where it never helps, because the process that is waited
+//! for needs this processor, it is given up, by two signs:
 //! * Each failure halves the budget of this process, a success restores it.
-//! * A thread that has woken a sleeper since it last waited sleeps at once: somebody needs a processor now,
-//!   and most often it is the one who is waited for (a token that goes round). Two that could spin, but have
-//!   both come to sleep, find back by a long try now and then: the other one meets nobody asleep meanwhile,
-//!   so it spins as well. And one that has not slept for long tries, too.
+//! * A thread that has woken a sleeper since it last waited sleeps at once: the sleeper needs a processor
+//!   now, and most often it is the one that is waited for (a token that goes round). Two that could spin, but
+//!   have both come to sleep, find back by a long try now and then: the other one meets nobody asleep
+//!   meanwhile, so it spins as well. And one that has not slept for long tries, too.
 
 use vshmem_pool::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use vshmem_pool::tuning::*;
@@ -16,22 +16,22 @@ use vshmem_transport::syscall;
 static BUDGET: AtomicU32 = AtomicU32::new(SPIN_ROUNDS);
 static SKIPPED: AtomicU32 = AtomicU32::new(0);
 static INTERVAL: AtomicU32 = AtomicU32::new(TRY_INTERVAL);
-/// The last rounds were a try.
+/// Whether the last rounds were a try.
 static TRYING: AtomicBool = AtomicBool::new(false);
-/// Somebody was woken since this process last waited.
+/// Whether this process has woken a sleeper since it last waited.
 static WOKE: AtomicBool = AtomicBool::new(false);
-/// When this process was last woken here, in nanoseconds.
+/// The time at which this process was last woken here, in nanoseconds.
 static SLEPT: AtomicU64 = AtomicU64::new(0);
 static CPUS: AtomicU32 = AtomicU32::new(0);
 
-/// The last rounds were a try after a waking in a flow.
+/// Whether the last rounds were a try after a waking in a flow.
 static AFTER_WAKING: AtomicBool = AtomicBool::new(false);
 /// Wakings in a flow that are left without a try.
 static WOKEN_SKIPS: AtomicU32 = AtomicU32::new(0);
 /// Wakings that were left without one after the last try: twice as many each time that it fails.
 static WOKEN_INTERVAL: AtomicU32 = AtomicU32::new(0);
 
-/// What [`pause`] does: 0: not known yet.
+/// The way of [`pause`]; 0: not known yet.
 static PAUSE: AtomicU32 = AtomicU32::new(0);
 const PAUSES: u32 = 1;
 const HURRIES: u32 = 2;
@@ -97,7 +97,7 @@ fn online() -> u32 {
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.clamp(1, 1 << 20) as u32
 }
 
-/// Rounds that are worth it where the one that is waited for is of this kernel.
+/// Rounds that are worth it where the process that is waited for is of this kernel.
 pub(crate) fn rounds() -> u32 {
     if cpus() < 2 {
         0
@@ -115,13 +115,13 @@ pub(crate) fn glance() -> u32 {
     }
 }
 
-/// As [`rounds`] where it may be another kernel's. That has another processor, whatever this kernel has, and
-/// a doorbell or a nap costs far more.
+/// Rounds that are worth it where the process that is waited for may be another kernel's. That has another
+/// processor, whatever this kernel has, and a doorbell or a nap costs far more.
 pub(crate) fn rounds_across() -> u32 {
     ROUNDS_ACROSS * budget(TRIES_ACROSS)
 }
 
-/// The same on one kernel, whatever its processors. New tries come so many times as often.
+/// Rounds that are worth it on one kernel, whatever its processors. New tries come `sooner` times as often.
 fn budget(sooner: u32) -> u32 {
     let budget = BUDGET.load(Relaxed);
     let woke = WOKE.load(Relaxed);
@@ -170,9 +170,9 @@ pub fn spun(worth_it: bool) {
     }
 }
 
-/// Has this process not slept here for long? Then there is no hurry on the processors, and whoever it has
-/// just woken comes back to it while it still looks, so that it is spared being woken in turn: a try each
-/// time is little, compared with that time.
+/// Has this process not slept here for long? Then there is no hurry on the processors, and the process that
+/// it has just woken comes back while this one still looks, so that it is spared being woken in turn: a try
+/// each time is little, compared with that time.
 fn is_leisurely() -> bool {
     now().wrapping_sub(SLEPT.load(Relaxed)) > LEISURE_NS
 }
@@ -182,24 +182,24 @@ pub(crate) fn now() -> u64 {
     vshmem_transport::time(libc::CLOCK_MONOTONIC).as_nanos() as u64
 }
 
-/// A sleep is over.
+/// Notes the end of a sleep.
 pub(crate) fn slept() {
     SLEPT.store(now(), Relaxed);
     waited();
 }
 
-/// Somebody who slept was woken.
+/// Notes that a sleeper was woken.
 pub(crate) fn woke() {
     if !WOKE.load(Relaxed) {
         WOKE.store(true, Relaxed);
     }
 }
 
-/// Rounds that are worth it where what is waited for comes in a flow. Whoever was woken is at work beside the
+/// Rounds that are worth it where words change in a flow. A process that was woken is at work beside the
 /// caller as a rule, so a try outlasts its wake-up; where that fails, the next tries come ever less often.
-/// And who would sleep at once looks around a little: the other one, if it is at work, takes no longer for
-/// its next step. Else two that have both come to sleep would go on so, each waking the other when that has
-/// just lain down.
+/// And a caller that would sleep at once looks around a little: the other process, if it is at work, takes no
+/// longer for its next step. Else two that have both come to sleep would go on so, each waking the other when
+/// that has just fallen asleep.
 fn rounds_of(woke: bool, rounds: impl FnOnce() -> u32) -> u32 {
     if woke {
         let left = WOKEN_SKIPS.load(Relaxed);
@@ -213,7 +213,7 @@ fn rounds_of(woke: bool, rounds: impl FnOnce() -> u32) -> u32 {
     rounds().max(FEWEST_SPIN_ROUNDS)
 }
 
-/// A try in a flow has ended.
+/// Notes the end of a try in a flow.
 fn tried_in_flow(worth_it: bool) {
     let interval =
         if worth_it { 0 } else { (2 * WOKEN_INTERVAL.load(Relaxed) + 1).min(LONGEST_FLOW_INTERVAL) };
@@ -221,7 +221,7 @@ fn tried_in_flow(worth_it: bool) {
     WOKEN_SKIPS.store(interval, Relaxed);
 }
 
-/// The same where the one that is waited for is of this kernel.
+/// Rounds that are worth it in a flow where the process that is waited for is of this kernel.
 pub(crate) fn rounds_in_flow() -> u32 {
     let woke = WOKE.swap(false, Relaxed);
     if cpus() < 2 {
@@ -231,12 +231,12 @@ pub(crate) fn rounds_in_flow() -> u32 {
     }
 }
 
-/// The same where it may be another kernel's.
+/// Rounds that are worth it in a flow where the process that is waited for may be another kernel's.
 pub(crate) fn rounds_in_flow_across() -> u32 {
     rounds_of(WOKE.swap(false, Relaxed), rounds_across)
 }
 
-/// A wait is over.
+/// Notes the end of a wait.
 pub(crate) fn waited() {
     if WOKE.load(Relaxed) {
         WOKE.store(false, Relaxed);
@@ -267,7 +267,7 @@ mod tests {
         spun(false);
         slept();
         woke();
-        assert_eq!(until_spinning(), (TRY_INTERVAL, TRY_ROUNDS), "who woke somebody sleeps");
+        assert_eq!(until_spinning(), (TRY_INTERVAL, TRY_ROUNDS), "a process that woke a sleeper sleeps");
         spun(false);
         assert_eq!(until_spinning(), (2 * TRY_INTERVAL, TRY_ROUNDS), "tries become rarer");
         spun(true);
@@ -282,7 +282,7 @@ mod tests {
         }
         for skips in [0, 1, 3, 7, 15, 31, 63, 63] {
             assert!((0..skips).all(|_| rounds_of(true, || 0) == FEWEST_SPIN_ROUNDS), "in vain before");
-            assert_eq!(rounds_of(true, || 0), TRY_ROUNDS, "whoever was woken comes");
+            assert_eq!(rounds_of(true, || 0), TRY_ROUNDS, "a process that was woken comes");
             spun(false);
         }
         assert_eq!((rounds_of(false, || 0), rounds_of(false, || 99)), (FEWEST_SPIN_ROUNDS, 99));

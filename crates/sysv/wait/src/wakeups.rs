@@ -1,4 +1,4 @@
-//! What a pool's handle has for threads that wait: a trait, so that a model checker can stand in for it.
+//! A pool's handle, as threads that wait see it: a trait, so that a model checker can stand in for it.
 
 use crate::futex;
 use crate::nap::Waited;
@@ -6,24 +6,24 @@ use core::time::Duration;
 use vshmem_pool::atomic::AtomicU32;
 use vshmem_transport::{Handle, Slept};
 
-/// How threads of one kernel sleep on words of a pool, how they are woken, and how other kernels' doorbells
-/// are rung.
+/// The ways in which threads of one kernel sleep on words of a pool and are woken, and in which other
+/// kernels' doorbells are rung.
 pub trait Wakeups {
-    /// See [`Handle::can_futex`].
+    /// Can threads sleep by futex on the pool's words?
     fn can_futex(&self) -> bool;
     /// Sleeps by futex while a word is `expected`.
     fn sleep_by_futex(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited;
     /// Wakes up to `n` threads that sleep by futex; returns how many.
     fn wake_by_futex(&self, word: &AtomicU32, n: u32) -> u32;
-    /// See [`Handle::has_driver`].
+    /// Has the process a driver by which threads sleep?
     fn has_driver(&self) -> bool;
-    /// See [`Handle::sleep`].
+    /// Sleeps in the driver while a word is `expected`; `None`: it can't.
     fn sleep_in_driver(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Option<Waited>;
-    /// See [`Handle::wake`].
+    /// Wakes up to `n` threads that sleep in the driver; `None`: it can't.
     fn wake_in_driver(&self, word: &AtomicU32, n: u32) -> Option<u32>;
-    /// See [`Handle::peer`].
+    /// This kernel's peer id, if it has doorbells.
     fn peer(&self) -> Option<u16>;
-    /// See [`Handle::ring_doorbell`].
+    /// Rings a peer's doorbell; false: it can't.
     fn ring_doorbell(&self, peer: u16) -> bool;
 }
 

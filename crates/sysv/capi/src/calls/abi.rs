@@ -7,12 +7,12 @@ use crate::thread::ids;
 use libc::{ipc_perm, msqid_ds, semid_ds, seminfo, shmid_ds};
 use vshmem_ipc as ipc;
 
-/// Implemented by structures that may be copied from and to the program's memory as bytes.
+/// Structures that may be copied from and to the program's memory as bytes.
 ///
 /// # Safety
 /// No padding between fields that would leak, and every bit pattern valid.
 pub unsafe trait Plain: Copy {
-    /// One whose bytes are all zero, those of reserved fields included.
+    /// A structure whose bytes are all zero, those of reserved fields included.
     fn blank() -> Self {
         // SAFETY: every bit pattern is valid.
         unsafe { core::mem::zeroed() }
@@ -42,7 +42,7 @@ pub struct ShmInfo {
     pub swap_successes: u64,
 }
 
-/// libc's ends in padding.
+/// `struct msginfo`; libc's ends in padding.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Msginfo {
@@ -68,12 +68,12 @@ plain!(ipc_perm: 48, shmid_ds: 112, msqid_ds: 120, Shminfo: 72, ShmInfo: 48, sem
 // x86-64 keeps a word beside each time from its 32-bit days; other 64-bit machines don't.
 plain!(semid_ds: if cfg!(target_arch = "x86_64") { 104 } else { 88 });
 
-/// Owner and group as pools call them.
+/// The owner and group of an IPC object, as pools call them.
 pub fn owner(perm: &ipc_perm) -> (u32, u32) {
     (ids::users().outside(perm.uid), ids::groups().outside(perm.gid))
 }
 
-/// Permissions as this kernel calls users and groups.
+/// The permissions of an IPC object, with users and groups as this kernel calls them.
 pub fn perm(p: &ipc::Perm) -> ipc_perm {
     let mut perm = ipc_perm::blank();
     perm.__key = p.key;

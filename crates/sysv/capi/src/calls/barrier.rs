@@ -17,15 +17,16 @@ use core::time::Duration;
 use vshmem_ipc::{shm, Errno};
 use vshmem_pool::{Kernel, ProcId, Waited};
 
-/// Most parties.
-const MOST: usize = 480;
-/// Values of eight bytes that one step of a reduction takes.
+/// Parties of a barrier, at the most.
+const MAX_PARTIES: usize = 480;
+/// Values of eight bytes in one step of a reduction.
 pub const CHUNK: usize = 2048;
 const MAGIC: u32 = 0x5653_4231; // "VSB1"
 /// The arrivals in the word; above them the number of the round.
 const ARRIVALS: u64 = 0xffff;
-/// How long a party sleeps before it looks whether another one has died.
-const SLICE: Duration = Duration::from_millis(250);
+/// A party's longest sleep before it looks whether another one has died: the others learn of a death within a
+/// moment, and looks cost next to nothing.
+const LONGEST_SLEEP: Duration = Duration::from_millis(250);
 
 /// The head of the segment; what [`CHUNK`]s need follows it. All zeros: new.
 #[repr(C)]
@@ -40,7 +41,7 @@ struct Head {
     state: AtomicU64,
     _line3: [u64; 7],
     /// Names of processes, as [`ProcId::word`]; 0: free.
-    seats: [AtomicU64; MOST],
+    seats: [AtomicU64; MAX_PARTIES],
 }
 
 const HEAD: usize = 4096;
@@ -54,7 +55,7 @@ pub struct Barrier {
     seat: u32,
 }
 
-/// The mapping that holds a [`Barrier`].
+/// Bytes of the mapping that holds a [`Barrier`].
 const VIEW: usize = 4096;
 
 fn bytes_of(parties: u32) -> usize {
@@ -64,15 +65,17 @@ fn bytes_of(parties: u32) -> usize {
 impl Barrier {
     /// Finds or makes the barrier of that key in the current pool, and takes a seat.
     pub fn open(key: i32, parties: u32) -> Result<*mut Barrier, Errno> {
-        if key == libc::IPC_PRIVATE || parties == 0 || parties as usize > MOST {
-            explain(format_args!("a barrier has a key other than IPC_PRIVATE, and 1 to {MOST} parties"));
+        if key == libc::IPC_PRIVATE || parties == 0 || parties as usize > MAX_PARTIES {
+            explain(format_args!(
+                "a barrier has a key other than IPC_PRIVATE, and 1 to {MAX_PARTIES} parties"
+            ));
             return Err(Errno::EINVAL);
         }
         let caller = caller()?;
         let id = calls::shm::get(&caller, key, bytes_of(parties), libc::IPC_CREAT | 0o600)
             .map_err(|error| explained(error, key))?;
         let at = calls::shm::attach_range(&caller, id, 0, 0)?;
-        // Whatever the pool says, this is how far what follows reaches.
+        // The mapping's length bounds all that follows, and not what the pool says.
         let result = match at.len() >= bytes_of(parties) {
             true => Self::sit_down(&caller, at.start as *const Head, parties),
             false => Err(sizes::changed()),
@@ -115,7 +118,7 @@ impl Barrier {
         &self.head().seats[..self.parties as usize]
     }
 
-    /// How many take part.
+    /// The number of parties.
     pub fn parties(&self) -> usize {
         self.parties as usize
     }
@@ -130,7 +133,7 @@ impl Barrier {
         (self.head().state.load(Acquire) >> 32) as u32
     }
 
-    /// Where a party writes its values in a phase. Two phases in a row use different places: when the second
+    /// The place of a party's values in a phase. Two phases in a row use different places: when the second
     /// begins, all have read what was written for the one before the first.
     pub fn slot(&self, phase: u32, seat: usize) -> &[AtomicU64] {
         let index = (phase as usize & 1) * self.parties() + seat;
@@ -159,7 +162,8 @@ impl Barrier {
         self.sleep(place, phase, round, deadline)
     }
 
-    /// Counts the caller, and gives the phase and round in which it did. None: it was the last one.
+    /// Counts the caller as arrived; returns phase and round in one number. `None`: it was the last to
+    /// arrive.
     fn arrive(&self, phase: u32) -> Option<u64> {
         let head = self.head();
         let is_last = |old: u64| (old & ARRIVALS) + 1 >= u64::from(self.parties);
@@ -197,8 +201,8 @@ impl Barrier {
                 }
             }
             let left = match deadline {
-                None => SLICE,
-                Some(end) => Duration::from_nanos(end.saturating_sub(place.monotonic())).min(SLICE),
+                None => LONGEST_SLEEP,
+                Some(end) => Duration::from_nanos(end.saturating_sub(place.monotonic())).min(LONGEST_SLEEP),
             };
             if left.is_zero() {
                 return self.withdraw(round, libc::ETIMEDOUT);
@@ -273,7 +277,7 @@ impl Barrier {
     }
 }
 
-/// EINVAL: the key has what is no barrier for so many.
+/// Explains EINVAL: the key has no barrier for this number of parties.
 fn explained(error: Errno, key: i32) -> Errno {
     if error == Errno::EINVAL {
         explain(format_args!(
@@ -305,8 +309,8 @@ fn take_seat(caller: &Caller, shared: &Head, parties: u32) -> Option<u32> {
     free.map(|seat| seat as u32)
 }
 
-/// How often a seat that changes is looked at anew: a party that leaves it changes it once, and one that is
-/// faster takes it.
+/// Looks at a seat that changes meanwhile: a party that leaves it changes it once, and one that is faster
+/// takes it.
 const LOOKS: u32 = 4;
 
 /// Takes this seat if it is free, or its party is dead.

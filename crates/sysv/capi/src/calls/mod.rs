@@ -4,7 +4,7 @@
 pub mod abi;
 pub mod barrier;
 pub mod msg;
-pub mod peer;
+pub mod process_lives;
 pub mod reduce;
 pub mod sem;
 pub mod shm;
@@ -15,7 +15,7 @@ use crate::thread::addresses;
 use core::time::Duration;
 use vshmem_ipc::Errno;
 
-/// `IPC_RMID` and its siblings are the same for all three kinds.
+/// Commands of the `*ctl` calls that all three kinds of IPC objects have.
 pub mod cmd {
     /// Remove.
     pub const RMID: i32 = 0;
@@ -61,7 +61,7 @@ pub fn duration(t: libc::timespec) -> Result<Duration, Errno> {
     Ok(Duration::new(t.tv_sec as u64, t.tv_nsec as u32))
 }
 
-/// Limits and counts as C has them: the largest number stands for all that are larger.
+/// A limit or count as C has it: the largest number stands for all that are larger.
 fn clamp(value: u64) -> i32 {
     value.min(i32::MAX as u64) as i32
 }

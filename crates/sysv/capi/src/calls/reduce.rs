@@ -1,4 +1,4 @@
-//! Reductions over the parties of a barrier: everybody gives an array, everybody gets the combined one.
+//! Reductions over the parties of a barrier: each gives an array, and each gets the combined one.
 //!
 //! Values go through the segment in chunks. Each party combines all parties' values itself, in the order of
 //! their seats: so all get the same bits, also of floating-point sums.
@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use vshmem_ipc::Errno;
 
-/// How values are combined, as `vshmem.h` numbers it.
+/// The operation by which values are combined, as `vshmem.h` numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// `VSHM_SUM`.
@@ -33,11 +33,11 @@ impl Operation {
 
 /// A value of eight bytes that can be combined.
 pub trait Value: Copy {
-    /// Its bytes as an integer.
+    /// The value's bytes as an integer.
     fn to_bits(self) -> u64;
-    /// And back.
+    /// The value of these bytes.
     fn of_bits(bits: u64) -> Self;
-    /// Combines two.
+    /// Combines this value with another.
     fn combine(self, other: Self, operation: Operation) -> Self;
 }
 

@@ -1,5 +1,5 @@
-//! Calls that remember the IPC object that they are on. A shortcut is for callers with the user of the one
-//! that made it, in one pool.
+//! Shortcuts of calls: finding one, and remembering another. A shortcut is for callers in one pool with the
+//! user of the caller that made it.
 
 use crate::pools::caller::known_in;
 use crate::pools::current;
@@ -19,14 +19,14 @@ pub fn find<const WORDS: usize>(of: impl Fn(&Page) -> &Places<WORDS>, id: i32) -
     place(of(page::of_shortcuts()), id).read(key(id))
 }
 
-/// By which the calling thread finds a shortcut.
+/// The key by which the calling thread finds a shortcut.
 #[inline(always)]
 pub fn key(id: i32) -> u64 {
     current::key(id) ^ tls::permit()
 }
 
-/// Pauses before another look at an IPC object that is about to change; false if the caller has looked for long
-/// enough.
+/// Pauses before another look at an IPC object that is about to change; false if the caller has looked for
+/// long enough.
 pub fn looks_again(rounds: u32) -> bool {
     let looks_again = rounds < SHORTCUT_ROUNDS && spin::pays();
     if looks_again {
@@ -35,8 +35,8 @@ pub fn looks_again(rounds: u32) -> bool {
     looks_again
 }
 
-/// Remembers a shortcut that `makes` makes, if it does: the calling process's, for whom it says. It is told
-/// whether the pool stays, and can't be taken away.
+/// Remembers a shortcut of the calling process, if `makes` makes one, for the users that this says. `makes`
+/// is told whether the pool stays, and can't be taken away.
 #[inline]
 pub fn remember<const WORDS: usize>(
     of: impl Fn(&Page) -> &Places<WORDS>,

@@ -3,7 +3,7 @@
 #![allow(clippy::missing_safety_doc)] // C's rules for pointers, as the header says
 
 use crate::calls::barrier::Barrier;
-use crate::calls::peer;
+use crate::calls::process_lives;
 use crate::calls::reduce::{self, Operation, Value};
 use crate::calls::{duration, msg, sem, shm};
 use crate::names::dispatch::{MSG, SEM, SHM};
@@ -161,7 +161,7 @@ pub extern "C" fn vshm_process_lives(pid: i32) -> i32 {
     guard("vshm_process_lives", || {
         let pid = u32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(Errno::EINVAL)?;
         let caller = caller()?;
-        caller.unless_revoked(peer::lives(&caller, pid).map(i32::from))
+        caller.unless_revoked(process_lives::lives(&caller, pid).map(i32::from))
     })
 }
 
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn vshm_pool_open(pool: *const c_char) -> PoolHandle {
     }))
 }
 
-/// Null in place of what `shmat` returns when it fails.
+/// Null in place of the pointer that `shmat` returns when it fails.
 fn or_null<T>(pointer: *mut T) -> *mut T {
     match pointer as isize {
         -1 => core::ptr::null_mut(),

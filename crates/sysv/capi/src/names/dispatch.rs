@@ -1,4 +1,4 @@
-//! Which calls are ours: by key where an IPC object is made or found, by id afterwards. The rest goes to the
+//! Calls to the pool: by key where an IPC object is made or found, by id afterwards. All others go to the
 //! kernel, by the system call instruction.
 
 use crate::calls::{again, cmd, msg, sem, shm};

@@ -21,7 +21,7 @@ static DLOPEN: Next = Next::new(c"dlopen");
 static DLMOPEN: Next = Next::new(c"dlmopen");
 static DLSYM: Next = Next::new(c"dlsym");
 
-/// The arguments of one of the three; those that it does not have are garbage.
+/// The arguments of `dlopen`, `dlmopen` or `dlsym`; those that the function does not have are garbage.
 type Arguments = [usize; 3];
 
 extern "C" fn before_dlopen(arguments: &mut Arguments) -> usize {
@@ -57,7 +57,7 @@ extern "C" fn before_dlsym(arguments: &mut Arguments) -> usize {
     }
 }
 
-/// `dlsym` for a name of ours and a handle, where the caller does not matter.
+/// `dlsym` for a name of this library's and a handle, where the caller does not matter.
 unsafe extern "C" fn of_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
     // SAFETY: libc's function of this type.
@@ -104,7 +104,7 @@ unsafe fn ours(name: *const c_char) -> Option<*mut c_void> {
     Some(function as *mut c_void)
 }
 
-/// Lets a function see and change the arguments, and jumps where it says.
+/// An entry: it lets a function see and change the arguments, and jumps where that says.
 #[cfg(target_arch = "x86_64")]
 macro_rules! entry {
     ($name:literal, $before:ident) => {
@@ -179,7 +179,7 @@ entry!("vshmem_dlopen", before_dlopen);
 entry!("vshmem_dlmopen", before_dlmopen);
 entry!("vshmem_dlsym_by_handle", before_dlsym);
 
-/// Where `dlsym` leads that asks for no handle; 0: not known yet.
+/// The address of the next `dlsym`, for look-ups without a handle; 0: not known yet.
 static DLSYM_BY_CALLER: AtomicUsize = AtomicUsize::new(0);
 
 // `RTLD_NEXT` and `RTLD_DEFAULT`, by which other interposers find their way, pass without an instruction of
@@ -302,8 +302,8 @@ macro_rules! jump {
     ($asm:ident, $to:ident $($operands:tt)*) => { core::arch::$asm!("b {to}", to = sym $to $($operands)*) };
 }
 
-/// The linker shows Rust's functions only, so each entry gets one that jumps to it. Compilers before 1.88
-/// have no naked functions; see [`crate::names::syscall`].
+/// An exported function that jumps to an entry, since the linker shows Rust's functions only. Compilers
+/// before 1.88 have no naked functions; see [`crate::names::syscall`].
 macro_rules! exported {
     ($(#[$attribute:meta])* $name:ident($($argument:ident: $type:ty, $x86:tt, $arm:tt;)*), $entry:ident) => {
         #[cfg(has_naked_functions)]

@@ -1,4 +1,4 @@
-//! When the library is loaded, and when a thread or the process ends.
+//! Loading the library, the end of a thread, and the end of the process.
 
 use crate::names::pthread_exit;
 use crate::pools::caller::caller;

@@ -1,6 +1,6 @@
-//! libc's functions by which a program changes what is mapped where: `mremap` doubles mappings, and `madvise`
-//! keeps them from children. What these do to attachments is counted. Whoever makes the system calls without
-//! these functions has it counted late or not at all, see [`crate::calls::shm::moved`].
+//! libc's functions by which a program changes mappings: `mremap` doubles them, and `madvise` keeps them from
+//! children. Their effect on attachments is counted. That of system calls without these functions is counted
+//! late or not at all, see [`crate::calls::shm::moved`].
 
 use crate::calls::shm::double;
 use crate::pools::caller::know_inherited;

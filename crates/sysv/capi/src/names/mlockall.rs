@@ -81,14 +81,14 @@ fn lock(map: &Range<usize>, flags: u32) -> Result<(), Errno> {
     }
 }
 
-/// Whether some of the range is not mapped any more.
+/// Is some of the range not mapped any more?
 fn is_gone(map: &Range<usize>) -> bool {
     // SAFETY: an asynchronous write-back of nothing that is not written back anyway.
     let result = unsafe { syscall!(libc::SYS_msync, map.start, map.len(), libc::MS_ASYNC) };
     result == -(libc::ENOMEM as isize)
 }
 
-/// Where pools are mapped, as long as none is closed; empty for those that are not open.
+/// The addresses at which pools are mapped, as long as none is closed; empty for those that are not open.
 fn pools() -> [Range<usize>; MAX_POOLS] {
     let mut ranges = [const { 0..0 }; MAX_POOLS];
     let Ok(_gate) = gate::enter() else { return ranges };

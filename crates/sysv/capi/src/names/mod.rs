@@ -1,4 +1,4 @@
-//! Where programs, the loader and libc enter the library.
+//! The names by which programs, the loader and libc enter the library.
 //!
 //! | module | subject |
 //! | --- | --- |

@@ -1,22 +1,22 @@
-//! Functions of libc that this library has functions of the same names for.
+//! libc's functions of which this library has the names, too.
 
 use core::ffi::{c_void, CStr};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A function of libc, or of another library that stands between.
+/// A function of libc, or of another library that stands between this one and libc.
 pub struct Next {
     name: &'static CStr,
     at: AtomicUsize,
 }
 
 impl Next {
-    /// The next one after this library's.
+    /// The next function of this name after this library's.
     pub const fn new(name: &'static CStr) -> Next {
         Next { name, at: AtomicUsize::new(0) }
     }
 
-    /// Its address. Looked up at the first use: a library that was loaded before this one may call before
-    /// `load` has run.
+    /// The function's address. Looked up at the first use: a library that was loaded before this one may call
+    /// before `load` has run.
     pub fn address(&self) -> usize {
         match self.at.load(Relaxed) {
             0 => self.find(),
@@ -47,7 +47,7 @@ pub fn is_in_libc(address: *const c_void) -> bool {
     base(address).is_some_and(|base_of_it| base(of_libc.cast()) == Some(base_of_it))
 }
 
-/// Where the library begins that the address lies in.
+/// The beginning of the library that the address lies in.
 fn base(address: *const c_void) -> Option<usize> {
     let mut info = libc::Dl_info {
         dli_fname: core::ptr::null(),

@@ -8,7 +8,8 @@
 //! of C++ that lie on the stack below the handler. Sleeps in the kernel are such functions themselves
 //! (`transport::sys::asleep`).
 //!
-//! What the thread leaves behind is what one leaves that jumps out of a handler: see [`crate::thread::interrupted`].
+//! The thread leaves behind its place in a queue, as one does that jumps out of a handler: see
+//! [`crate::thread::interrupted`].
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -62,14 +63,14 @@ core::arch::global_asm!(
     ".popsection",
 );
 
-/// Finds libc's function. When the library is loaded, since that takes a lock of the loader's.
+/// Looks libc's function up. When the library is loaded, since that takes a lock of the loader's.
 pub fn on_load() {
     // SAFETY: a string; the loader is there.
     let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_exit".as_ptr()) };
     REAL.store(real as usize, Relaxed);
 }
 
-/// What is learned of the calling thread's frames, from the last one on.
+/// The calling thread's frames, as far as they were looked at, from the last one on.
 struct Frames {
     left: bool,
     met: bool,
@@ -83,7 +84,7 @@ fn is_interrupted() -> bool {
     frames.met
 }
 
-/// The first frames are those of this module.
+/// Looks at a frame. The first ones are those of this module.
 extern "C" fn look(context: *mut Context, state: *mut c_void) -> c_int {
     // SAFETY: the unwinder's own, and what `is_interrupted` has given.
     let (at, frames) = unsafe { (_Unwind_GetIP(context), &mut *state.cast::<Frames>()) };

@@ -1,5 +1,5 @@
-//! libc's `syscall`: the twelve numbers are ours, those that change the user and `unshare` are seen,
-//! everything else goes straight to the kernel.
+//! libc's `syscall`: the numbers of the twelve calls are ours, those that change the user and `unshare` are
+//! seen, everything else goes straight to the kernel.
 //!
 //! The way to the kernel is that of libc: registers are shifted and the instruction is made with nothing on
 //! the stack, so that calls like `clone` and `vfork` come back as they do there.
@@ -152,13 +152,13 @@ pub unsafe extern "C" fn syscall(
     result
 }
 
-/// A call that the kernel refused.
+/// The end of a call that the kernel refused.
 extern "C" fn failed(result: isize) -> isize {
     errno::set(-result as i32);
     -1
 }
 
-/// One of the twelve, or one that is seen, with its arguments as registers hold them.
+/// A call of the twelve, or one that is seen, with its arguments as registers hold them.
 unsafe extern "C" fn ours(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize) -> c_long {
     let (int, memory) = (|v: usize| v as i32, |v: usize| v as *mut c_void);
     // SAFETY: the caller of `syscall` vouches for what it passes.

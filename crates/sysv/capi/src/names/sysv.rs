@@ -1,4 +1,4 @@
-//! The functions with libc's names. Under `LD_PRELOAD` they stand before libc's.
+//! libc's System V calls. Under `LD_PRELOAD` they stand before libc's.
 
 use crate::calls::{msg, sem, shm};
 use crate::names::dispatch::{by_id, by_key, MSG, SEM, SHM};
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn semop(id: i32, sops: *mut Sembuf, count: usize) -> i32 
     unsafe { sem::op_or(id, sops, count, semop_slow) }
 }
 
-/// A function of its own, so that those before it have little to save and restore.
+/// `semop` that no shortcut can do. A function of its own, so that `semop` has little to save and restore.
 #[inline(never)]
 unsafe extern "C" fn semop_slow(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
     by_id(
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn msgsnd(id: i32, message: *const c_void, size: usize, fl
     unsafe { msg::send_or(id, message, size, flags, msgsnd_slow) }
 }
 
-/// See [`semop_slow`].
+/// `msgsnd` that no shortcut can do, see [`semop_slow`].
 #[inline(never)]
 unsafe extern "C" fn msgsnd_slow(id: i32, message: *const c_void, size: usize, flags: i32) -> i32 {
     by_id(
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn msgrcv(id: i32, message: *mut c_void, size: usize, mtyp
     unsafe { msg::receive_or(id, message, size, mtype, flags, msgrcv_slow) }
 }
 
-/// See [`semop_slow`].
+/// `msgrcv` that no shortcut can do, see [`semop_slow`].
 #[inline(never)]
 unsafe extern "C" fn msgrcv_slow(
     id: i32,

@@ -8,7 +8,7 @@ use crate::thread::errno::{from_kernel, ErrnoGuard};
 use vshmem_ipc::Errno;
 use vshmem_transport::stat;
 
-/// A new name space of IPC objects brings a new list, too.
+/// Flags that bring a new list of adjustments, as a new name space of IPC objects does, too.
 const NEW_LIST: i32 = libc::CLONE_SYSVSEM | libc::CLONE_NEWIPC;
 
 /// unshare(2).

@@ -52,7 +52,7 @@ changes_user! {
     setresuid, SETRESUID(user, effective, saved);
 }
 
-/// One of them by its number, for the calling thread alone.
+/// A change of the user by the number of its system call, for the calling thread alone.
 pub fn by_number(number: c_long, a: usize, b: usize, c: usize) -> isize {
     // SAFETY: takes numbers only.
     let result = unsafe { syscall!(number, a, b, c) };

@@ -1,7 +1,7 @@
-//! Around `fork`: where segments are attached, a child's slot, liveness lock and attachments are there before
-//! the child is, so that no count drops in between. The parent notes the child's pid afterwards, so that
-//! `shm_lpid` is right when it has ended; the child takes all over at its first call. A child that inherits
-//! no attachment makes itself known then.
+//! Handlers around `fork`: where segments are attached, a child's slot, liveness lock and attachments are
+//! there before the child is, so that no count drops in between. The parent notes the child's pid afterwards,
+//! so that `shm_lpid` is right when it has ended; the child takes all over at its first call. A child that
+//! inherits no attachment makes itself known then.
 //!
 //! Most children end, or execute something else, without a call. So a child runs no code of ours but the end
 //! of `fork` itself ([`crate::names::fork`]): each page of code, and each page that it writes to, costs it a
@@ -23,10 +23,11 @@ use vshmem_pool::{Ctx, ProcId};
 use vshmem_transport::process::{self, Fork};
 use vshmem_transport::{Handle, Liveness};
 
-/// So often the parent lets go of the gate to wait for a pool's lock.
+/// Times that the parent lets go of the gate to wait for a pool's lock, at the most: the fork must not be
+/// held up.
 const TRIES: u32 = 20;
 
-/// Before the fork.
+/// The handler before the fork.
 pub extern "C" fn prepare() {
     let _errno = ErrnoGuard::now();
     end_wait();
@@ -62,7 +63,8 @@ pub extern "C" fn prepare() {
     }
 }
 
-/// Waits for a pool's lock, but not for long: the fork must not be held up. `waited` so long before.
+/// Waits for a pool's lock, but not for long: the fork must not be held up. `waited`: nanoseconds of waits
+/// before.
 fn await_lock(index: usize, waited: &mut u64) -> bool {
     let Some(page) = page::existing() else { return false };
     let me = unpack(page.memberships[index].me.load(Ordering::Acquire));
@@ -91,7 +93,8 @@ fn make_room(gate: &Inside, index: usize) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A handler has changed what is attached in the middle of a fork: the child inherits that.
+/// Claims anew for a child, if a handler has changed attachments in the middle of a fork: the child inherits
+/// those.
 pub fn attachments_changed(gate: &Inside) {
     if gate.is_in_fork() {
         for index in 0..MAX_POOLS {
@@ -103,7 +106,8 @@ pub fn attachments_changed(gate: &Inside) {
     }
 }
 
-/// If this fails, the child makes itself known later, at its first call.
+/// Claims a process slot for a child, and counts its attachments. If this fails, the child makes itself known
+/// later, at its first call.
 fn claim_for_child(gate: &Inside, index: usize, me: ProcId, pid: u32) -> Result<(ProcId, Liveness), Errno> {
     let place = &POOLS[index];
     let ctx = place.ctx(me, pid);
@@ -126,14 +130,14 @@ fn claim_for_child(gate: &Inside, index: usize, me: ProcId, pid: u32) -> Result<
     counted.inspect_err(|_| claim.give_back())
 }
 
-/// Takes back what was counted for a child that there won't be.
+/// Counts off the attachments of a child that there won't be, and frees its process slot.
 fn give_up(ctx: &Ctx, child: ProcId) {
     vshmem_ipc::leave(&Ctx { me: child, ..ctx.clone() });
     ctx.pool.free_process(child);
 }
 
-/// After the fork, in the parent, also if it failed: then the child's slot has no living owner and is cleaned
-/// up as any dead process's is.
+/// The handler after the fork, in the parent, also if it failed: then the child's slot has no living owner
+/// and is cleaned up as any dead process's is.
 pub extern "C" fn parent() {
     if let Some(_gate) = gate::enter_after_fork() {
         heirs::after_fork();

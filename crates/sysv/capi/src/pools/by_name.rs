@@ -1,4 +1,4 @@
-//! From a name to an open pool; a local one that doesn't exist yet is made.
+//! From a pool's name to its mapping; a local pool that doesn't exist yet is made.
 
 use crate::process::config::{config, PoolName};
 use crate::process::raw::{self, syscall};
@@ -9,11 +9,11 @@ use vshmem_ipc::Errno;
 use vshmem_pool::{Limits, Mem, Params, Pool, DEFAULT_POOL};
 use vshmem_transport::{CreateError, Handle, OpenError, Origin, PoolRef, Text};
 
-/// The smallest pool that is made without being asked for a size, however small the file system is.
+/// Bytes of the smallest pool that is made without being asked for a size, however small the file system is.
 const LEAST: u64 = 64 << 20;
 /// Permissions of a pool that is made at first use: the user's own.
 const OWN: u32 = 0o600;
-/// How often a pool may vanish between being made and being opened.
+/// Times that a pool may vanish between being made and being opened.
 const ATTEMPTS: u32 = 16;
 
 fn refused(name: &PoolName, error: impl Display, errno: i32) -> Errno {

@@ -11,7 +11,7 @@ use vshmem_pool::{Ctx, Pool};
 
 /// A process that calls, in one pool.
 pub struct Caller {
-    /// For the upper half.
+    /// The process, for the upper half.
     pub ctx: Ctx<'static>,
     index: usize,
     may_go: bool,
@@ -34,7 +34,7 @@ impl Caller {
         self.ctx.kernel.is_child_of(self.ctx.pid)
     }
 
-    /// The structures.
+    /// The pool's structures.
     #[inline(always)]
     pub fn pool(&self) -> &'static Pool {
         self.ctx.pool
@@ -78,7 +78,7 @@ pub fn end_wait() {
     }
 }
 
-/// Makes the process known to the pools to which its parent was: before it counts what it has attached.
+/// Makes the process known to the pools to which its parent was: before it changes attachments.
 pub fn know_inherited() {
     let me = |index: usize| page::existing().map_or(0, |p| p.memberships[index].me.load(Ordering::Acquire));
     for (index, place) in POOLS.iter().enumerate() {
@@ -89,14 +89,14 @@ pub fn know_inherited() {
     }
 }
 
-/// The calling process in the pool that calls go to, if it is known there. For what is put in line in the
-/// call itself: it can't panic.
+/// The calling process in the pool that calls go to, if it is known there. Can't panic, so a call may ask
+/// before it has [`crate::thread::errno::guard`] around it.
 #[inline(always)]
 pub fn known() -> Option<Ctx<'static>> {
     known_in(current::place())
 }
 
-/// The same in the pool at a place.
+/// The calling process in the pool at a place, if it is known there.
 #[inline(always)]
 pub fn known_in(index: usize) -> Option<Ctx<'static>> {
     let index = index % MAX_POOLS;

@@ -1,8 +1,8 @@
-//! Taking the liveness lock that goes with a process slot.
+//! The liveness lock that goes with a process slot, and how it is taken.
 
 use vshmem_transport::{Handle, Liveness};
 
-/// Takes liveness locks until one is free.
+/// A claim: liveness locks are tried until one is free.
 pub struct Claim<'h> {
     handle: &'h Handle,
     lock: fn(&Handle, u32) -> Option<Liveness>,
@@ -11,7 +11,7 @@ pub struct Claim<'h> {
 }
 
 impl<'h> Claim<'h> {
-    /// For a process that takes its locks by this function of the pool's handle.
+    /// A claim by this function of the pool's handle.
     pub fn new(handle: &'h Handle, lock: fn(&Handle, u32) -> Option<Liveness>) -> Claim<'h> {
         Claim { handle, lock, taken: None, hopeless: false }
     }

@@ -9,16 +9,17 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// The place of the pool that calls go to, as [`key`] needs it.
 static CURRENT: AtomicU64 = AtomicU64::new(key_of(CONFIGURED));
 
-/// Beside the id and what [`crate::thread::permit`] has.
+/// The part of keys that tells places apart, beside the id and the permit.
 const fn key_of(index: usize) -> u64 {
     const _: () = assert!(MAX_POOLS <= 1 << (62 - PLACE_SHIFT) && permit::PERMITS >> PLACE_SHIFT == 0);
     !((index as u64) << PLACE_SHIFT)
 }
 
-/// Where the place begins in [`CURRENT`]. Two bits above it are left, so that no key is 0.
+/// The lowest bit of the place in keys. Two bits above it are left, so that no key is 0.
 const PLACE_SHIFT: u32 = 59;
 
-/// Where that pool is open now: at another place, if it was taken away and given back.
+/// The place where the pool is open now that the environment names: another one, if it was taken away and
+/// given back.
 static HOME: AtomicUsize = AtomicUsize::new(CONFIGURED);
 
 /// Makes another pool the one that calls go to.
@@ -26,13 +27,13 @@ pub fn use_pool(index: usize) {
     CURRENT.store(key_of(index), Ordering::Relaxed);
 }
 
-/// What tells an id in the pool that calls go to from all others. It is never 0.
+/// The key of an id in the pool that calls go to: no other id has it in any pool. It is never 0.
 #[inline(always)]
 pub fn key(id: i32) -> u64 {
     CURRENT.load(Ordering::Relaxed) ^ u64::from(id as u32)
 }
 
-/// The same in the pool at a place.
+/// The key of an id in the pool at a place.
 #[inline]
 pub fn key_in(index: usize, id: i32) -> u64 {
     key_of(index) ^ u64::from(id as u32)
@@ -54,7 +55,7 @@ pub fn is_configured(index: usize) -> bool {
     index == CONFIGURED || index == home()
 }
 
-/// The pool that the environment names, and that calls go to, is open at another place from now on.
+/// Has the pool that the environment names, and that calls go to, be at another place from now on.
 pub fn move_home(_gate: &Inside, index: usize) {
     HOME.store(index, Ordering::Relaxed);
     use_pool(index);

@@ -24,9 +24,9 @@ static MARK: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 /// Attachments with lower numbers than this may have been inherited.
 static SUSPECTED_BELOW: AtomicU64 = AtomicU64::new(0);
 
-/// Ticks of the time stamp counter that are too few for a fault on a page that was copied. Where this was
+/// Ticks of the time stamp counter: fewer than a fault on a page that was copied takes. Where this was
 /// measured, that takes 6500, or 2600 if the copy is gone again, and a write without a fault about 50.
-const TOO_SHORT: u64 = 400;
+const FAULT_TICKS: u64 = 400;
 
 fn mark() -> Option<&'static AtomicU64> {
     raw::map_once(&MARK, |_| ())?;
@@ -50,7 +50,7 @@ fn is_undivided() -> bool {
     mark.fetch_add(1, SeqCst);
     compiler_fence(SeqCst);
     // A processor may read the counter ahead of the write, but reads it again after a fault.
-    cred::ticks().wrapping_sub(before) < TOO_SHORT
+    cred::ticks().wrapping_sub(before) < FAULT_TICKS
 }
 
 /// Faults of the calling thread so far.
@@ -70,7 +70,7 @@ pub fn look(gate: &Inside) {
     }
 }
 
-/// There may be heirs of all that is attached.
+/// Takes it that there are heirs of all that is attached.
 pub fn suspect(gate: &Inside) {
     SUSPECTED_BELOW.store(TABLE.next_order(gate), Relaxed);
     table::close_sources(gate);

@@ -1,4 +1,4 @@
-//! What the pool and the upper half need of the kernel below, from the crates `transport` and `wait`.
+//! The kernel as a pool and the upper half see it, by the crates `transport` and `wait`.
 
 use crate::pools::heirs;
 use crate::pools::sizes::SEGMENTS;
@@ -13,13 +13,15 @@ use vshmem_pool::layout::PAGE;
 use vshmem_pool::{Cred, Kernel, Waited};
 use vshmem_transport::process;
 
-/// When processes of a pool were last seen alive, in ticks of which the slot takes the low 16 bits.
+/// The moments at which processes of a pool were last seen alive, in ticks of which the slot takes the low 16
+/// bits.
 struct SeenAlive([AtomicU64; 64]);
 
-/// One for each of [`POOLS`].
+/// The moments in each of [`POOLS`].
 static SEEN_ALIVE: [SeenAlive; MAX_POOLS] = [const { SeenAlive::new() }; MAX_POOLS];
-/// How long a process that was seen alive counts as alive, for callers that accept that: some 50 us.
-const LATELY: u64 = 2 << 16;
+/// Ticks of the time stamp counter for which a process that was seen alive counts as alive, for callers that
+/// accept that: some 50 us.
+const LATELY_TICKS: u64 = 2 << 16;
 
 impl SeenAlive {
     const fn new() -> SeenAlive {
@@ -32,7 +34,7 @@ impl SeenAlive {
         let seen = &self.0[slot as usize % self.0.len()];
         let word = now & !0xffff | u64::from(slot & 0xffff);
         let last = seen.load(Ordering::Relaxed);
-        if now != 0 && last & 0xffff == word & 0xffff && word.wrapping_sub(last) <= LATELY {
+        if now != 0 && last & 0xffff == word & 0xffff && word.wrapping_sub(last) <= LATELY_TICKS {
             return true;
         }
         let alive = alive();
@@ -208,7 +210,7 @@ impl Kernel for OpenPool {
 }
 
 impl OpenPool {
-    /// What is known of the pool: only an open one is asked for its kernel.
+    /// The open pool: only one that is open is asked for its kernel.
     #[inline(always)]
     fn asked(&self) -> &'static Opened {
         // SAFETY: a call is made on pools that are open.
@@ -224,7 +226,7 @@ impl OpenPool {
         })
     }
 
-    /// Its place among [`POOLS`].
+    /// The pool's place among [`POOLS`].
     fn place(&self) -> usize {
         let ahead = core::ptr::from_ref(self) as usize - POOLS.as_ptr() as usize;
         ahead / size_of::<OpenPool>()
@@ -252,7 +254,7 @@ mod tests {
         assert!(first.lately(3, now, || true));
         assert!(first.lately(3, now + 1, || false), "seen a moment ago");
         assert!(!second.lately(3, now + 1, || false), "in another pool");
-        assert!(!first.lately(3, now + 2 * LATELY, || false), "long ago");
+        assert!(!first.lately(3, now + 2 * LATELY_TICKS, || false), "long ago");
         assert!(first.lately(3, now, || true));
         assert!(!first.lately(3 + 64, now + 1, || false), "another slot");
     }

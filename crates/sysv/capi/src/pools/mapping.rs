@@ -47,7 +47,8 @@ impl Caller {
         mapped.map(|mapped| (mapped, 0)).ok_or(Errno(libc::ENOMEM))
     }
 
-    /// What the pool's memory is mapped in multiples of here. EINVAL if its segments don't begin at such.
+    /// Bytes of the pages by which the pool's memory is mapped here. EINVAL if its segments don't begin at
+    /// multiples of that.
     pub fn page_size(&self) -> Result<usize, Errno> {
         let (page, align) = (self.handle().page_size(), self.ctx.pool.segment_align());
         if page > align {
@@ -63,7 +64,7 @@ impl Caller {
         Ok(page as usize)
     }
 
-    /// Moves what was mapped beside an address there, over what the program has there.
+    /// Moves a range that was mapped beside an address there, over the program's own mappings.
     pub fn move_over(&self, range: Range<usize>, addr: usize) -> Result<(), Errno> {
         let (from, len) = (range.start as *mut c_void, range.len());
         // SAFETY: `map` has mapped the range, and nobody knows of it; what is at the address the program
@@ -92,10 +93,4 @@ pub fn unmap(index: usize, part: Range<usize>) {
         // SAFETY: as above; the pool itself was closed meanwhile.
         unsafe { raw::unmap(part.start as *mut u8, part.len()) };
     }
-}
-
-/// The machine's page size.
-pub fn page_size() -> usize {
-    // SAFETY: asks libc, which knows it from the start.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }

@@ -178,7 +178,8 @@ fn inherit(index: usize, me: ProcId) {
     while count() == Err(Errno::INSIDE) && vshmem_ipc::await_lock(&ctx, &signals).is_ok() {}
 }
 
-/// How many of the process's attachments of a segment, by a source as records name it, children don't get.
+/// The number of the process's attachments of a segment, by a source as records name it, that children don't
+/// get.
 pub fn kept_from_children(gate: &Inside, ctx: &Ctx, index: usize, id: i32, source: u64) -> u64 {
     let mut kept = 0;
     TABLE.each(gate, &mut |a| {

@@ -27,7 +27,7 @@ pub fn existing_at(gate: &Inside, index: usize, name: &PoolName) -> Result<(), E
     publish(gate, index, name, handle, pool)
 }
 
-/// Opens a pool that must be a device's at a place that is closed.
+/// Opens a pool that exists, and must be a device's, at a place that is closed.
 pub fn device_at(gate: &Inside, index: usize, name: &PoolName) -> Result<(), Errno> {
     let (handle, pool) = by_name::open_existing(name)?;
     if !handle.may_go() {
@@ -58,7 +58,7 @@ fn publish(gate: &Inside, index: usize, name: &PoolName, handle: Handle, pool: P
     unsafe { (*place.opened.get()).write(opened) };
     sizes::begin_pool(index, ids_of_pool);
     place.last_me.store(0, Ordering::Relaxed);
-    place.lost.store(false, Ordering::Relaxed);
+    place.revoked.store(false, Ordering::Relaxed);
     place.phase.store(OPEN, Ordering::Release);
     log_open(place);
     Ok(())

@@ -1,4 +1,4 @@
-//! What a call returns that has met a pool that was taken away, or a damaged one.
+//! The outcome of calls on a pool that was taken away, or is damaged.
 
 use crate::pools::caller::{caller, Caller};
 use crate::pools::revoked::{is_revoked, refusal};
@@ -10,7 +10,7 @@ use crate::thread::last_error::explain;
 use vshmem_ipc::Errno;
 
 impl Caller {
-    /// An error of a call on the caller's pool, or that the pool is gone.
+    /// The error of a call on the caller's pool, or that the pool is gone.
     #[inline(always)]
     pub fn excuse(&self, error: Errno) -> Errno {
         // The driver refuses to map what is going a moment before its memory is gone.
@@ -23,7 +23,7 @@ impl Caller {
         }
     }
 
-    /// What a call has read from the caller's pool, unless the pool is revoked by now: then it may have read
+    /// The result of a call on the caller's pool, unless that is revoked by now: then the call may have read
     /// zeros.
     #[inline(always)]
     pub fn unless_revoked<T>(&self, result: Result<T, Errno>) -> Result<T, Errno> {

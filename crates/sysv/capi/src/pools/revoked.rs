@@ -1,6 +1,6 @@
-//! A pool whose device was taken away from the machine. From then on its memory reads as zeros, so fast paths
-//! fail by themselves, and what any other call has found out is not true. Then the call is told EIDRM: its
-//! IPC object is not there any more.
+//! Revoked pools: a pool's device was taken away from the machine. From then on its memory reads as zeros, so
+//! fast paths fail by themselves, and what any other call has found out is not true. Then the call is told
+//! EIDRM: its IPC object is not there any more.
 //!
 //! Only a device goes away, so only calls on a device's memory ask, and only where they fail or have read
 //! something. They look at the machine's own entry among the members: it never reads as zeros while the pool
@@ -13,12 +13,11 @@
 use crate::pools::table::POOLS;
 use crate::process::page;
 use crate::thread::last_error::explain;
-use core::sync::atomic::{fence, Ordering::Acquire, Ordering::Release};
+use core::sync::atomic::{fence, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use vshmem_ipc::Errno;
 
-/// Was the pool at a place taken away? Once it was, it stays so for this process, whatever its memory shows
-/// later: without the driver another device's may come to lie there, and the process has no slot in that
-/// pool.
+/// Is the pool at a place revoked? Once it is, it stays so for this process, whatever its memory shows later:
+/// without the driver another device's may come to lie there, and the process has no slot in that pool.
 #[cold]
 #[inline(never)]
 pub fn is_revoked(index: usize) -> bool {
@@ -33,10 +32,10 @@ pub fn is_revoked(index: usize) -> bool {
     }
     // What was read before was read before this.
     fence(Acquire);
-    if opened.pool.is_joined(opened.member) && !place.is_lost() {
+    if opened.pool.is_joined(opened.member) && !place.revoked.load(Relaxed) {
         return false;
     }
-    place.lose();
+    place.revoked.store(true, Relaxed);
     if let Some(page) = page::existing() {
         // Fast paths don't know the process there any more.
         page.memberships[index].me.store(0, Release);
@@ -45,7 +44,7 @@ pub fn is_revoked(index: usize) -> bool {
     true
 }
 
-/// The error of all calls on a pool that was taken away.
+/// The error of all calls on a revoked pool.
 #[cold]
 pub fn refusal() -> Errno {
     explain(format_args!(

@@ -51,19 +51,19 @@ type History = [AtomicU32; 1 << SEQ_BITS];
 /// A word is `id:32 | known:1 | less:1 | doubtful:1 | got:1 | size:28`, from the high end. No id that is ours
 /// is 0, and neither is such a word.
 const SIZE: u64 = (1 << 28) - 1;
-/// In the place of a size: more than one was told, or one that is too large to be remembered. No IPC object
-/// has it.
+/// The size of an IPC object of which more than one was told, or one that is too large to be remembered. No
+/// IPC object has it.
 const NONE: u64 = SIZE;
-/// This process has asked for it by its key, or made it.
+/// Flag: this process has asked for the IPC object by its key, or made it.
 const GOT: u64 = 1 << 28;
-/// Two IPC objects may be meant.
+/// Flag: two IPC objects may be meant.
 const DOUBTFUL: u64 = 1 << 29;
-/// The program asked for less, and was not told since.
+/// Flag: the program asked for less, and was not told the size since.
 const LESS: u64 = 1 << 30;
-/// The program asked for exactly that, or was told it.
+/// Flag: the program asked for exactly this size, or was told it.
 const KNOWN: u64 = 1 << 31;
 
-/// What was told of the IPC objects of a kind, pool by pool.
+/// The sizes of the IPC objects of a kind, pool by pool.
 pub struct Sizes([Table; MAX_POOLS]);
 
 struct Table {
@@ -75,12 +75,12 @@ struct Table {
 /// By the high bits of the index.
 type Pages = [AtomicPtr<Page>; PAGES];
 
-/// Of sets: semaphores.
+/// The sizes of sets, in semaphores.
 pub static SETS: Sizes = Sizes::new();
-/// Of segments: pages of 4096 bytes.
+/// The sizes of segments, in pages of 4096 bytes.
 pub static SEGMENTS: Sizes = Sizes::new();
 
-/// A pool with such ids was opened at a place: nothing was told of it.
+/// Begins with a pool of such ids, which was opened at a place: nothing was told of it.
 pub fn begin_pool(pool: usize, ids: Ids) {
     for sizes in [&SETS, &SEGMENTS] {
         sizes.clear(pool);
@@ -106,8 +106,8 @@ fn known_size(word: u64) -> Option<u64> {
     (is_known && size != NONE).then_some(size)
 }
 
-/// What is known of an id after a `*get` that asked for `asked` and found `found`. `old`: what was known
-/// before; `is_back`: another id had its place meanwhile.
+/// The word of an id after a `*get` that asked for `asked` and found `found`. `old`: the word before;
+/// `is_back`: another id had its place meanwhile.
 fn after_get(old: Option<u64>, is_back: bool, id: i32, asked: u64, found: u64) -> u64 {
     let size = if found < asked { NONE } else { size_word(found) };
     let old = old.unwrap_or(name(id) | size) | GOT;
@@ -121,8 +121,8 @@ fn after_get(old: Option<u64>, is_back: bool, id: i32, asked: u64, found: u64) -
     }
 }
 
-/// What is known of an id once the program is told by `IPC_STAT` that it has the size of the word `size`;
-/// `None`: what was known before.
+/// The word of an id after `IPC_STAT` has told the program that it has the size of the word `size`; `None`:
+/// the word before.
 fn after_stat(old: Option<u64>, is_back: bool, id: i32, size: u64) -> Option<u64> {
     let old = old.unwrap_or(name(id) | size);
     if old & SIZE == size {
@@ -151,7 +151,7 @@ impl Sizes {
         Sizes([const { Table::new() }; MAX_POOLS])
     }
 
-    /// Where an id is looked after; `None`: nothing was told of its index yet.
+    /// The place of an id; `None`: nothing was told of its index yet.
     fn place(&self, pool: usize, id: i32) -> Option<Place<'_>> {
         let table = &self.0[pool];
         let ids = table.ids();
@@ -162,7 +162,7 @@ impl Sizes {
         Some(Place { word, history, id, ids })
     }
 
-    /// The same; it is made if need be. `None`: there is no memory, so nothing will be known.
+    /// The place of an id, made if need be. `None`: there is no memory, so nothing will be known.
     fn place_for(&self, pool: usize, id: i32) -> Option<Place<'_>> {
         let table = &self.0[pool];
         raw::map_once(&table.pages, |_| {})?;
@@ -181,8 +181,8 @@ impl Sizes {
         }
     }
 
-    /// Changes what is known of an id, from what its place or the history says. If another id has the place,
-    /// that one's goes into the history; without memory for it nothing changes.
+    /// Changes the word of an id, from the one that its place or the history has. If another id has the
+    /// place, that one's goes into the history; without memory for it nothing changes.
     fn change(&self, pool: usize, id: i32, new: impl Fn(Option<u64>, bool) -> Option<u64>) {
         let Some(place) = self.place_for(pool, id) else {
             return;
@@ -198,19 +198,21 @@ impl Sizes {
         });
     }
 
-    /// A `*get` was asked for `asked` or more, and has found or made an IPC object of that size.
+    /// Notes that a `*get` which asked for `asked` or more has found or made an IPC object of the size
+    /// `found`.
     pub fn got(&self, pool: usize, id: i32, asked: u64, found: u64) {
         self.change(pool, id, |old, is_back| Some(after_get(old, is_back, id, asked, found)));
     }
 
-    /// The program is to be told by `IPC_STAT` that the IPC object is so large. EIDRM if it was found to be
-    /// of another size before.
+    /// Notes a size of which `IPC_STAT` is to tell the program. EIDRM if the IPC object was found to be of
+    /// another one before.
     pub fn stated(&self, pool: usize, id: i32, size: u64) -> Result<(), Errno> {
         self.change(pool, id, |old, is_back| after_stat(old, is_back, id, size_word(size)));
         self.check(pool, id, size)
     }
 
-    /// The same by `*_STAT`, which goes by index: it takes no place of another id.
+    /// Notes a size of which `*_STAT` is to tell the program. That goes by index, and takes no place of
+    /// another id.
     pub fn listed(&self, pool: usize, id: i32, size: u64) -> Result<(), Errno> {
         let has_place = self.place(pool, id).is_none_or(|place| {
             let old = place.word.load(Relaxed);
@@ -222,12 +224,12 @@ impl Sizes {
         self.check(pool, id, size)
     }
 
-    /// What the program knows.
+    /// The size that the program knows.
     pub fn known(&self, pool: usize, id: i32) -> Option<u64> {
         known_size(self.word(pool, id))
     }
 
-    /// EIDRM if the IPC object, which is so large now, was found to be of another size before.
+    /// Compares an IPC object's size now with the one before; EIDRM if it is another.
     pub fn check(&self, pool: usize, id: i32, size: u64) -> Result<(), Errno> {
         let (word, size) = (self.word(pool, id), size_word(size));
         if word != 0 && (word & SIZE != size || size == NONE) {
@@ -236,7 +238,7 @@ impl Sizes {
         Ok(())
     }
 
-    /// The program has no more to do with the IPC object.
+    /// Forgets an IPC object, which the program has removed.
     pub fn forget(&self, pool: usize, id: i32) {
         if let Some(place) = self.place(pool, id) {
             place.forget();
@@ -256,7 +258,7 @@ impl Sizes {
     }
 }
 
-/// Where an id is looked after.
+/// The place of an id.
 struct Place<'a> {
     word: &'a AtomicU64,
     history: &'a AtomicPtr<History>,
@@ -270,12 +272,12 @@ fn history(pointer: &AtomicPtr<History>) -> Option<&History> {
 }
 
 impl Place<'_> {
-    /// What the history has of another id of the index, or of this one.
+    /// The history's word for another id of the index, or for this one.
     fn past(&self, id: i32) -> Option<&AtomicU32> {
         history(self.history)?.get(self.ids.sequence(id) as usize)
     }
 
-    /// What the history has of the id, as a word of its place.
+    /// The history's word for this id, as a word of its place.
     fn remembered(&self) -> Option<u64> {
         let word = self.past(self.id)?.load(Relaxed);
         (word != 0).then_some(name(self.id) | u64::from(word))

@@ -13,64 +13,64 @@ use vshmem_transport::process::Fork;
 use vshmem_transport::{Handle, Liveness, Source};
 use vshmem_wait::{Across, Heartbeat};
 
-/// A pool that is open in this process. What is written at a fork comes first, and lies on one page: each one
+/// A place for an open pool. The fields that are written at a fork come first, and lie on one page: each page
 /// that is written to then is copied.
 #[repr(C, align(128))]
 pub struct OpenPool {
-    /// The process's slot, as [`crate::process::page::pack`]ed, in memory that a child does inherit: a child that
-    /// finds its page empty learns here whose attachments it has inherited.
+    /// The process's slot, packed as in its page, in memory that a child does inherit: a child that finds its
+    /// page empty learns here whose attachments it has inherited.
     pub last_me: AtomicU64,
-    /// When it became known to the pool, as the slot says it.
+    /// The time at which the process became known to the pool, as its slot says it.
     pub started: AtomicU64,
-    /// What was claimed for a child: in the parent from before a fork until after it, in the child until it
-    /// takes that over. Under the gate.
+    /// The place for a child: in the parent from before a fork until after it, in the child until it takes
+    /// that over. Under the gate.
     pub claimed: UnsafeCell<Option<Claimed>>,
-    /// By what the process with this pid maps what it attaches. Under the gate.
+    /// The source by which the process with this pid maps segments. Under the gate.
     pub source: UnsafeCell<Option<(Source, u32)>>,
     /// [`CLOSED`] or [`OPEN`].
     pub phase: AtomicU32,
-    /// It was taken away from the machine.
-    pub lost: AtomicBool,
-    /// Written while it is closed.
+    /// Whether it was found to be revoked.
+    pub revoked: AtomicBool,
+    /// The pool; written while the place is closed.
     pub opened: UnsafeCell<MaybeUninit<Opened>>,
 }
 
 /// A place in a pool for the next child.
 #[derive(Clone, Copy)]
 pub struct Claimed {
-    /// Its slot.
+    /// Its process slot.
     pub me: ProcId,
     /// Its liveness lock.
     pub liveness: Liveness,
-    /// From which it learns when it began.
+    /// The fork, from which the child learns when it began.
     pub fork: Fork,
 }
 
-/// What is known of an open pool.
+/// An open pool, and this kernel in it.
 pub struct Opened {
     /// The mapping.
     pub handle: Handle,
     /// The structures in it.
     pub pool: Pool,
-    /// Our kernel's place in the member table.
+    /// This kernel's place in the member table.
     pub member: u16,
-    /// Whether the host's back end lives.
+    /// The process's look-out for the back end's heartbeat.
     pub heartbeat: Heartbeat,
     /// Its name or path, as it was given.
     pub name: PoolName,
 }
 
 impl Opened {
-    /// As what is needed to wait for other kernels, and to wake them.
+    /// The pool as the crate `wait` takes it.
     pub fn across(&self) -> Across<'_> {
         Across { pool: &self.pool, handle: &self.handle, member: self.member, heartbeat: &self.heartbeat }
     }
 }
 
-/// No pool is open at the place.
+/// The phase of a place where no pool is open.
 pub const CLOSED: u32 = 0;
 
-/// One is.
+/// The phase of a place where a pool is open.
 pub const OPEN: u32 = 1;
 
 // SAFETY: `opened` is written under the gate while the phase is CLOSED, and read when it is OPEN. `claimed`
@@ -85,7 +85,7 @@ pub static POOLS: [OpenPool; MAX_POOLS] = [const {
         claimed: UnsafeCell::new(None),
         source: UnsafeCell::new(None),
         phase: AtomicU32::new(CLOSED),
-        lost: AtomicBool::new(false),
+        revoked: AtomicBool::new(false),
         opened: UnsafeCell::new(MaybeUninit::uninit()),
     }
 }; MAX_POOLS];
@@ -94,7 +94,7 @@ pub static POOLS: [OpenPool; MAX_POOLS] = [const {
 pub const CONFIGURED: usize = 0;
 
 impl OpenPool {
-    /// What is known of it.
+    /// The open pool.
     ///
     /// # Safety
     /// The pool is open.
@@ -104,23 +104,13 @@ impl OpenPool {
         unsafe { (*self.opened.get()).assume_init_ref() }
     }
 
-    /// Is it open?
+    /// Is a pool open here?
     #[inline(always)]
     pub fn is_open(&self) -> bool {
         self.phase.load(Ordering::Acquire) == OPEN
     }
 
-    /// Was it found to be taken away?
-    pub fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
-    }
-
-    /// It is found to be taken away.
-    pub fn lose(&self) {
-        self.lost.store(true, Ordering::Relaxed);
-    }
-
-    /// By what the process maps what it attaches; opened when there is none. `None`: it can't be.
+    /// The source by which the process maps segments; opened if there is none. `None`: it can't be.
     pub fn source(&'static self, gate: &Inside) -> Option<Source> {
         let pid = gate.page().pid();
         // SAFETY: inside the gate.
@@ -135,8 +125,8 @@ impl OpenPool {
         Some(source)
     }
 
-    /// Closes the source by which the process maps what it attaches: later attachments get another one. What
-    /// is mapped by it keeps it.
+    /// Closes the source by which the process maps segments: later attachments get another one. Those that
+    /// are mapped by it keep it.
     pub fn close_source(&'static self, _gate: &Inside) {
         // SAFETY: inside the gate.
         let Some((source, _)) = (unsafe { *self.source.get() }) else { return };
@@ -149,13 +139,13 @@ impl OpenPool {
         }
     }
 
-    /// In which name spaces the process's pid holds.
+    /// The name spaces in which the process's pid holds.
     #[inline(always)]
     pub fn namespace(&self) -> u32 {
         (self.started.load(Ordering::Relaxed) >> 32) as u32
     }
 
-    /// For the upper half: a process of it.
+    /// A process in the pool, for the upper half.
     #[inline(always)]
     pub fn ctx(&'static self, me: ProcId, pid: u32) -> Ctx<'static> {
         // SAFETY: a process is known only to pools that are open.
@@ -172,7 +162,7 @@ impl OpenPool {
     }
 }
 
-/// A place where no pool is open, the configured one's left out.
+/// A place where no pool is open, other than [`CONFIGURED`].
 pub fn free_place(_gate: &Inside) -> Option<usize> {
     (0..MAX_POOLS).find(|i| *i != CONFIGURED && !POOLS[*i].is_open())
 }
@@ -196,7 +186,7 @@ pub fn close_sources(gate: &Inside) {
     POOLS.iter().for_each(|place| place.close_source(gate));
 }
 
-/// When the process became known to a pool, for its children.
+/// The time at which the process became known to a pool, as its slot says it.
 pub fn started_of(index: usize) -> u64 {
     POOLS[index].started.load(Ordering::Relaxed)
 }

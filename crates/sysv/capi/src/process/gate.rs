@@ -1,13 +1,13 @@
-//! The gate: the one lock of a process. It guards what changes rarely: opening a pool, becoming known to it,
-//! the table of attachments, and the moment of a fork.
+//! The gate: the one lock of a process. Rare changes take it: opening a pool, becoming known to it, the table
+//! of attachments, and the moment of a fork.
 //!
 //! A thread holds it with all signals blocked, so a handler never waits for its own thread. It lies in the
 //! page that a child finds empty, so a child never waits for a thread that it doesn't have.
 //!
-//! Nobody sleeps inside for anything in a pool: a lock there that is not free soon is not to be had
-//! ([`vshmem_pool::Kernel::is_inside`]). Who needs it leaves the gate, waits, and begins again. So what a
-//! member writes into a pool keeps nobody from the gate, and who stands in line for it, with signals let
-//! through, waits for work of the own process alone.
+//! No thread sleeps inside for anything in a pool: a lock there that is not free soon is not to be had
+//! ([`vshmem_pool::Kernel::is_inside`]). A call that needs it leaves the gate, waits, and begins again. So
+//! whatever a member writes into a pool, the gate is soon free. A thread that stands in line for it, with
+//! signals let through, waits for work of its own process alone.
 //!
 //! The owner is known by the address of its thread-local block, which no two threads have at once and which
 //! costs no system call. Only the owner writes that word, so a thread that finds its own address there is
@@ -22,18 +22,22 @@ use crate::process::tls;
 use core::sync::atomic::Ordering;
 use vshmem_ipc::Errno;
 
-/// A thread is inside.
+/// The gate's word: a thread is inside.
 const CLOSED: u32 = 1;
-/// A thread sleeps until the gate is open.
+/// A bit of it: a thread sleeps until the gate is open.
 const WAITERS: u32 = 1 << 31;
-/// How often a thread yields before it sleeps, some milliseconds: the gate is held for microseconds, and an
-/// observer of a process that attaches a segment must not see it asleep.
-const AWAKE: u32 = 5000;
+/// Times that a thread yields before it sleeps: some milliseconds, since the gate is held for microseconds,
+/// and an observer of a process that attaches a segment must not see it asleep.
+const MOST_YIELDS: u32 = 5000;
 
-/// In the owner's word: it forks.
+/// A sleeper's longest sleep in nanoseconds: the thread that is to wake it may be in a handler that never
+/// comes back.
+const LONGEST_SLEEP_NS: i64 = 50_000_000;
+
+/// A bit of the owner's word: it forks.
 const FORKS: usize = 1;
 
-/// Entered; leaves when dropped.
+/// A thread inside of the gate; it leaves when this is dropped.
 pub struct Inside {
     page: &'static Page,
     mask: u64,
@@ -77,7 +81,7 @@ fn enter_at(page: &'static Page) -> Inside {
             return Inside { page, mask, before };
         }
         restore_signals(mask);
-        if gave_way < AWAKE {
+        if gave_way < MOST_YIELDS {
             gave_way += 1;
             raw::give_way();
         } else {
@@ -127,14 +131,13 @@ fn lock(page: &Page, mine: u32) -> Option<usize> {
     Some(if was_mine { before } else { 0 })
 }
 
-/// Sleeps until the gate is open, or a handler has run, which may never come back: so others look by
-/// themselves, too.
+/// Sleeps until the gate is open, or a handler has run, but no longer than [`LONGEST_SLEEP_NS`].
 fn sleep(page: &Page) {
     let seen = page.gate.load(Ordering::Relaxed);
     let marked = seen | WAITERS;
     let change = || page.gate.compare_exchange(seen, marked, Ordering::Relaxed, Ordering::Relaxed);
     if seen != 0 && change().is_ok() {
-        let longest = libc::timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        let longest = libc::timespec { tv_sec: 0, tv_nsec: LONGEST_SLEEP_NS };
         futex(page, libc::FUTEX_WAIT, marked, &longest);
     }
 }

@@ -1,4 +1,4 @@
-//! What belongs to this process alone: a page that a child made by `fork` finds empty.
+//! The page of the process alone: a child made by `fork` finds it empty.
 //!
 //! A library can't tell by itself that it now runs in another process: a fork by a raw system call runs no
 //! handlers. So everything that must not be inherited (the process's slot in each pool, its liveness locks)
@@ -25,8 +25,8 @@ pub struct Membership {
     pub liveness: UnsafeCell<Option<Liveness>>,
 }
 
-/// The page. All zeros at first, and again in every child. What a child writes first lies side by side, for
-/// each page that it touches costs it a fault.
+/// The page. All zeros at first, and again in every child. The fields that a child writes first lie side by
+/// side, since each page that it touches costs it a fault.
 #[repr(C)]
 pub struct Page {
     /// Shortcuts to semaphore sets.
@@ -35,33 +35,34 @@ pub struct Page {
     pub queues: Places<{ msg::shortcut::WORDS }>,
     /// The gate; see [`crate::process::gate`].
     pub gate: AtomicU32,
-    /// How many forks of the gate's owner are under way: a handler may fork in the middle of another one.
+    /// Forks of the gate's owner that are under way: a handler may fork in the middle of another one.
     pub forks: AtomicU32,
     /// The process's pid; 0: not asked yet.
     pub pid: AtomicU32,
-    /// One for each open pool.
+    /// The process in each open pool.
     pub memberships: [Membership; MAX_POOLS],
     /// The thread that is inside the gate, by the address of its thread-local block, or forks; 0: none.
     pub owner: AtomicUsize,
-    /// What the process has last made of semaphores.
+    /// The values that the process has last given to semaphores.
     pub guesses: sem::shortcut::Guesses,
 }
 
 // SAFETY: `liveness` is only touched under the gate; the rest is atomic.
 unsafe impl Sync for Page {}
 
-/// What is mapped for it, and no more.
+/// Bytes that are mapped for the page, and no more.
 const BYTES: usize = size_of::<Page>().next_multiple_of(4096);
 
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Zeros. Atomics all the same, so nothing that is compiled knows it.
+/// A page of zeros. Atomics all the same, so the compiler can't know that.
 struct Blank(UnsafeCell<MaybeUninit<Page>>);
 // SAFETY: nothing is ever written there.
 unsafe impl Sync for Blank {}
 static BLANK: Blank = Blank(UnsafeCell::new(MaybeUninit::zeroed()));
 
-/// As [`PAGE`], and a page of zeros before that is made: so nobody has to ask whether it is.
+/// The page in which shortcuts are looked for: zeros before it is made, so that no call has to ask whether it
+/// is.
 static SHORTCUTS: AtomicPtr<Page> = AtomicPtr::new(BLANK.0.get().cast());
 
 /// The page, if it was made.
@@ -72,8 +73,8 @@ pub fn existing() -> Option<&'static Page> {
     (!page.is_null()).then(|| unsafe { &*page })
 }
 
-/// The page for those who look for a shortcut and write nothing but guesses about what one has led to: there
-/// is none before the page was made.
+/// The page for calls that look for a shortcut, and write nothing but guesses about semaphores: there is no
+/// shortcut before the page was made.
 #[inline(always)]
 pub fn of_shortcuts() -> &'static Page {
     // SAFETY: once published, the page stays mapped for the process's life, and so does a static one; zeros
@@ -109,7 +110,7 @@ fn asked_to_wipe(fresh: *mut u8) -> bool {
     wipe(fresh as usize, BYTES) && !wipe(code, 4096)
 }
 
-/// A child whose page was not emptied does that itself.
+/// Empties the page of a child, where the kernel has not.
 extern "C" fn wipe_in_child() {
     // The gate was closed before the fork.
     if let Some(page) = existing().filter(|page| page.gate.swap(0, Ordering::Relaxed) != 0) {
@@ -123,27 +124,27 @@ const KNOWN: u64 = 1 << 63;
 /// The pool may be taken away while it is in use.
 const MAY_GO: u64 = 1 << 62;
 
-/// A name in a pool as one word that is never 0.
+/// The process's name in a pool as one word that is never 0.
 #[inline(always)]
 pub fn pack(me: vshmem_pool::ProcId, may_go: bool) -> u64 {
     let known = if may_go { KNOWN | MAY_GO } else { KNOWN };
     known | u64::from(me.slot) << 16 | u64::from(me.generation)
 }
 
-/// Is it a name in a pool that may be taken away while it is in use?
+/// Is it the word of a pool that may be taken away while it is in use?
 #[inline(always)]
 pub fn may_go(word: u64) -> bool {
     word & MAY_GO != 0
 }
 
-/// The same as [`unpack`], for pools that stay only.
+/// Reads a word of [`pack`] for a pool that stays; `None`: one that may be taken away, or not known.
 #[inline(always)]
 pub fn unpack_staying(word: u64) -> Option<vshmem_pool::ProcId> {
     (word & (KNOWN | MAY_GO) == KNOWN)
         .then_some(vshmem_pool::ProcId { slot: (word >> 16) as u32, generation: word as u16 })
 }
 
-/// Reads such a word; `None`: not known.
+/// Reads a word of [`pack`]; `None`: not known.
 #[inline(always)]
 pub fn unpack(word: u64) -> Option<vshmem_pool::ProcId> {
     (word & KNOWN != 0).then_some(vshmem_pool::ProcId { slot: (word >> 16) as u32, generation: word as u16 })

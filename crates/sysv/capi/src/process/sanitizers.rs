@@ -1,5 +1,5 @@
-//! Programs that are built with sanitizers (`-fsanitize=address`, `thread`): what their runtimes ask, and are
-//! told.
+//! Programs that are built with sanitizers (`-fsanitize=address`, `thread`): questions of their runtimes, and
+//! hints for them.
 
 use core::ffi::{c_char, c_int, c_void};
 use vshmem_pool::Mem;

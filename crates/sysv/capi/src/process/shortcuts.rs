@@ -1,4 +1,4 @@
-//! Where shortcuts to IPC objects are kept: what the process remembers of them for its next call.
+//! Places for shortcuts, by which a process remembers IPC objects for its next call.
 //!
 //! Threads and signal handlers may read and write a place at any time: a reader takes nothing that was
 //! changed meanwhile, and a writer that finds another at work leaves it alone. A writer that a handler never
@@ -9,14 +9,14 @@ use core::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, AtomicU8, Orde
 /// A place for the words of a shortcut. Zeros: there is none.
 #[repr(C, align(64))]
 pub struct Place<const WORDS: usize> {
-    /// Which pool and IPC object it leads to, and whom (see [`crate::thread::permit`]); 0: none, or it is
-    /// being written.
+    /// The pool and IPC object that it leads to, and the permit for that (see [`crate::thread::permit`]); 0:
+    /// none, or it is being written.
     key: AtomicU64,
-    /// How often it was begun to be written.
+    /// The number of times that a writer has begun.
     version: AtomicU32,
-    /// Whether somebody is writing.
+    /// Whether a writer is at work.
     busy: AtomicBool,
-    /// How often it did not lead to the IPC object that was looked for.
+    /// The number of times that it did not lead to the IPC object that was looked for.
     missed: AtomicU8,
     words: [AtomicU64; WORDS],
 }
@@ -39,8 +39,8 @@ impl<const WORDS: usize> Place<WORDS> {
         are_of_one().then_some(words)
     }
 
-    /// The words of the shortcut, if it is that of `key`, to be read one by one; and what says, when they
-    /// have been, whether they are of one shortcut.
+    /// The words of the shortcut, if it is that of `key`, to be read one by one; and a function that then
+    /// says whether they are of one shortcut.
     #[inline(always)]
     pub fn look(&self, key: u64) -> Option<(&[AtomicU64; WORDS], impl FnOnce() -> bool + '_)> {
         let version = self.version.load(Ordering::Acquire);
@@ -61,12 +61,12 @@ impl<const WORDS: usize> Place<WORDS> {
         missed % SELDOM == 0
     }
 
-    /// Puts a shortcut there, unless somebody else is doing so.
+    /// Puts a shortcut there, unless another writer is at work.
     pub fn write(&self, key: u64, words: &[u64; WORDS]) {
         if self.busy.swap(true, Ordering::Acquire) {
             return;
         }
-        // Who has read the version before it changes finds it changed; who reads it later finds no key until
+        // A reader of the version before it changes finds it changed; a later one finds no key until
         // all is written.
         self.key.store(0, Ordering::Relaxed);
         fence(Ordering::Release);

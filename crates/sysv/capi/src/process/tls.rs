@@ -1,4 +1,4 @@
-//! What the library keeps per thread.
+//! A thread's block of memory.
 //!
 //! In static thread-local storage (the initial-exec model), because the general way may allocate memory at a
 //! thread's first access, which a signal handler must not. Rust has no stable means to choose the model, so
@@ -9,9 +9,9 @@ use vshmem_transport::Text;
 /// One thread's data; all zeros at first.
 #[repr(C, align(16))]
 pub struct Thread {
-    /// What admits the thread to shortcuts, see [`crate::thread::permit`]; 0: nothing.
+    /// The permit by which the thread takes shortcuts now, see [`crate::thread::permit`]; 0: it takes none.
     pub permit: u64,
-    /// The same, whether it is in the middle of a wait or not; 0: none was made.
+    /// The thread's permit, which counts while it is not in the middle of a wait; 0: none was made.
     pub own_permit: u64,
     /// The credentials as last read.
     pub cred: CredCache,
@@ -29,30 +29,30 @@ pub struct Thread {
 /// A thread's credentials as last read. All zeros: never read.
 #[repr(C, align(8))]
 pub struct CredCache {
-    /// Which of the others count.
+    /// Which of the other fields count.
     pub state: u32,
-    /// As pools call them.
+    /// The user, as pools call it.
     pub uid: u32,
     /// The group, as pools call it.
     pub gid: u32,
     /// The user as the kernel calls it.
     pub kernel_uid: u32,
-    /// Of spinning, see [`crate::thread::cred::keep`].
+    /// Rounds of spinning, see [`crate::thread::cred::keep`].
     pub rounds: u32,
     /// Effective capabilities.
     pub caps: u64,
-    /// When all of it was right.
+    /// The time at which all of it was right, in ticks.
     pub looked_at: u64,
-    /// When the user was right.
+    /// The time at which the user was right, in ticks.
     pub uid_at: u64,
 }
 
-/// What a thread is waiting on. All zeros: on nothing.
+/// The wait of a thread. All zeros: it does not wait.
 #[repr(C)]
 pub struct Wait {
-    /// Address of the word.
+    /// The address of the word that it waits on.
     pub word: usize,
-    /// Where its stack was then.
+    /// The end of its stack then.
     pub stack: usize,
     /// Whether libc's key is called at the thread's end.
     pub watched: usize,
@@ -61,22 +61,22 @@ pub struct Wait {
 /// Why the last failing call of a thread failed. All zeros: none failed yet.
 #[repr(C)]
 pub struct LastError {
-    /// What explains it; empty: the errno value says it all.
+    /// The explanation; empty: the errno value says it all.
     pub detail: Text<{ LastError::CAPACITY }>,
     /// The call's name, kept as it is and composed into text when it is asked for.
     pub name: Option<&'static str>,
-    /// What it returned.
+    /// The errno value.
     pub errno: i32,
     /// The detail was written by the call under way and not yet claimed by `record`.
     pub fresh: bool,
 }
 
 impl LastError {
-    /// Bytes of its text.
+    /// Bytes of the explanation.
     pub const CAPACITY: usize = 320;
 }
 
-/// Length of a composed message, zero byte included.
+/// Bytes of a composed message, zero byte included.
 pub const MESSAGE: usize = LastError::CAPACITY + 32;
 
 /// Room for one composed message.
@@ -100,7 +100,7 @@ core::arch::global_asm!(
     size = const SIZE,
 );
 
-/// Lets the calling thread take shortcuts if it has a permit, or not.
+/// Says whether the calling thread takes shortcuts, if it has a permit.
 #[inline]
 pub fn set_permit(may: bool) {
     // SAFETY: the thread's own block. A handler may come in between.
@@ -111,7 +111,7 @@ pub fn set_permit(may: bool) {
     }
 }
 
-/// The first word of the calling thread's block.
+/// The permit by which the calling thread takes shortcuts now.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 pub fn permit() -> u64 {
@@ -129,7 +129,7 @@ pub fn permit() -> u64 {
     permit
 }
 
-/// The first word of the calling thread's block.
+/// The permit by which the calling thread takes shortcuts now.
 #[inline(always)]
 #[cfg(not(target_arch = "x86_64"))]
 pub fn permit() -> u64 {

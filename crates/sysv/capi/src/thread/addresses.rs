@@ -42,12 +42,12 @@ pub fn writable<T>(p: *mut T, len: usize) -> Result<(), Errno> {
     check(p as usize, len, &WRITABLE, MADV_POPULATE_WRITE)
 }
 
-/// As [`readable`], but asks the kernel each time.
+/// Fails with EFAULT unless `len` bytes at `p` can be read. Asks the kernel each time.
 pub fn surely_readable<T>(p: *const T, len: usize) -> Result<(), Errno> {
     ask(p as usize, len, MADV_POPULATE_READ)
 }
 
-/// As [`writable`], but asks the kernel each time.
+/// Fails with EFAULT unless `len` bytes at `p` can be written. Asks the kernel each time.
 pub fn surely_writable<T>(p: *mut T, len: usize) -> Result<(), Errno> {
     ask(p as usize, len, MADV_POPULATE_WRITE)
 }
@@ -78,7 +78,7 @@ fn is_known(at: usize, len: usize, known: &Known) -> bool {
     is_on_page(at, len, known) || are_known(at, len, known)
 }
 
-/// The same where they need not lie on one page.
+/// Were all pages of the bytes found good? They need not lie on one page.
 #[inline(never)]
 fn are_known(at: usize, len: usize, known: &Known) -> bool {
     let first = at / PAGE;

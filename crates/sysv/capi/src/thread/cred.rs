@@ -13,22 +13,22 @@ use vshmem_pool::Cred;
 use vshmem_transport::ids::NOBODYS;
 
 const UNREAD: u32 = 0;
-/// They can't change any more.
+/// The state of a cache: the credentials can't change any more.
 const FIXED: u32 = 1;
-/// They were right at `looked_at`.
+/// The state of a cache: the credentials were right at `looked_at`.
 const CHANGING: u32 = 2;
 
 /// Ticks of the time stamp counter that are too few for a system call that changes credentials, which has to
 /// allocate, copy, check and publish them: three times what it takes to ask for the user (where this was
 /// measured: 290 ticks to ask, 3100 to change). 0 until that is measured; other processors' counters tick too
 /// slowly to tell.
-static TOO_SHORT: AtomicU32 = AtomicU32::new(0);
+static SHORTEST_CHANGE_TICKS: AtomicU32 = AtomicU32::new(0);
 
-/// Bounds for [`TOO_SHORT`], should the measurement be disturbed.
+/// Bounds for [`SHORTEST_CHANGE_TICKS`], should the measurement be disturbed.
 #[cfg(target_arch = "x86_64")]
 const BOUNDS: (u64, u64) = (250, 20_000);
 
-/// Measures [`TOO_SHORT`].
+/// Measures [`SHORTEST_CHANGE_TICKS`].
 #[cfg(target_arch = "x86_64")]
 fn measure() {
     let ask = || {
@@ -38,7 +38,7 @@ fn measure() {
         ticks().wrapping_sub(begun)
     };
     let least = (0..8).map(|_| ask()).min().unwrap_or(0);
-    TOO_SHORT.store((3 * least).clamp(BOUNDS.0, BOUNDS.1) as u32, Relaxed);
+    SHORTEST_CHANGE_TICKS.store((3 * least).clamp(BOUNDS.0, BOUNDS.1) as u32, Relaxed);
 }
 #[cfg(not(target_arch = "x86_64"))]
 fn measure() {}
@@ -56,10 +56,10 @@ pub fn ticks() -> u64 {
     0
 }
 
-/// Was there no room for a change of credentials between two moments?
+/// Was there no time for a change of credentials between two moments?
 #[inline(always)]
 fn is_short(from: u64, to: u64) -> bool {
-    to.wrapping_sub(from) < u64::from(TOO_SHORT.load(Relaxed))
+    to.wrapping_sub(from) < u64::from(SHORTEST_CHANGE_TICKS.load(Relaxed))
 }
 
 /// The calling thread's effective credentials now.
@@ -124,9 +124,9 @@ fn find_uid() -> u32 {
     }
 }
 
-/// The thread has done nothing but spin since it was last here: what was right is right still. After a gap
-/// (it was preempted, or a handler ran) nothing is said. Reading the clock takes as long as a look at a
-/// semaphore or longer, so that is done in every fourth round only; that is often enough.
+/// Renews the cache for a thread that has done nothing but spin since it was last here. After a gap (it was
+/// preempted, or a handler ran) it stays as it is. Reading the clock takes as long as a look at a semaphore
+/// or longer, so that is done in every fourth round only; that is often enough.
 #[inline]
 pub fn keep() {
     // SAFETY: as in `now`.
@@ -147,12 +147,12 @@ pub fn keep() {
     }
 }
 
-/// The moment until which an answer of the kernel counts that was asked for at `begun`: now, unless a signal
-/// handler had the time to change the credentials after the kernel had answered. Asking takes a third of
-/// TOO_SHORT a question; a signal and a change take much longer than that.
+/// The moment until which the kernel's answer to a question of the moment `begun` counts: now, unless a
+/// signal handler had the time to change the credentials after the kernel had answered. Asking takes a third
+/// of SHORTEST_CHANGE_TICKS a question; a signal and a change take much longer than that.
 fn counts_until(begun: u64) -> u64 {
     let now = ticks();
-    if now.wrapping_sub(begun) < 2 * u64::from(TOO_SHORT.load(Relaxed)) {
+    if now.wrapping_sub(begun) < 2 * u64::from(SHORTEST_CHANGE_TICKS.load(Relaxed)) {
         now
     } else {
         begun
@@ -173,7 +173,7 @@ fn read_uid(cache: &mut CredCache) -> u32 {
 
 #[cold]
 fn read(cache: &mut CredCache) -> Cred {
-    if TOO_SHORT.load(Relaxed) == 0 {
+    if SHORTEST_CHANGE_TICKS.load(Relaxed) == 0 {
         measure();
     }
     let begun = ticks();
@@ -231,7 +231,7 @@ pub fn in_group(gid: u32) -> bool {
     in_many_groups(is_it)
 }
 
-/// For a process in more groups than fit on the stack.
+/// Looks through the groups of a process that is in more than fit on the stack.
 #[cold]
 fn in_many_groups(is_it: impl Fn(&u32) -> bool) -> bool {
     let bytes = MOST_GROUPS * size_of::<u32>();

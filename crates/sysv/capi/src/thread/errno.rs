@@ -17,11 +17,12 @@ pub fn get() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
-/// Puts errno back when dropped: for work below that calls libc, while the call above may yet succeed.
+/// errno as it was, put back when this is dropped: for work that calls libc within a call that may yet
+/// succeed.
 pub struct ErrnoGuard(i32);
 
 impl ErrnoGuard {
-    /// Remembers errno as it is.
+    /// The calling thread's errno now.
     pub fn now() -> ErrnoGuard {
         ErrnoGuard(get())
     }
@@ -33,9 +34,9 @@ impl Drop for ErrnoGuard {
     }
 }
 
-/// What a call returns to C when it fails.
+/// A type with a value for C that says that a call has failed.
 pub trait Failure {
-    /// That value.
+    /// The value.
     const FAILED: Self;
 }
 

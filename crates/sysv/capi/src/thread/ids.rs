@@ -27,12 +27,12 @@ fn all() -> &'static Ids {
     IDS.get().unwrap_or(&Ids::SAME)
 }
 
-/// Of users.
+/// The map of users.
 pub fn users() -> &'static IdMap {
     &all().users
 }
 
-/// Of groups.
+/// The map of groups.
 pub fn groups() -> &'static IdMap {
     &all().groups
 }

@@ -38,7 +38,8 @@ fn watch() {
     }
 }
 
-/// The same, unless that was done. Before anything is recorded that is to be found at the thread's end.
+/// Has libc tell of the calling thread's end, unless that was done: before anything is recorded that is to be
+/// found then.
 #[inline]
 fn be_watched() {
     // SAFETY: the thread's own block.
@@ -47,11 +48,11 @@ fn be_watched() {
     }
 }
 
-/// A place that no stack ends above: the thread is in the middle of the wait.
+/// The end of a stack that no stack ends above: the thread is in the middle of the wait.
 const NOWHERE: usize = usize::MAX;
 
 /// Records that the thread stands in a queue, or no more. Until then a handler may run at any time, also when
-/// the thread looks around. Said a second time it comes from the function that all of the wait is in: a
+/// the thread looks around. The second time this is called by the function that all of the wait is in: a
 /// handler's frames are below the one of a signal, which lies below that function's and takes more than what
 /// is called to record it. A handler that jumps away before that leaves its record, which is freed at the
 /// process's end.
@@ -67,8 +68,8 @@ pub fn stands(word: Option<&AtomicU32>) {
     set_word(word);
 }
 
-/// Records what the thread waits on for the time of the wait; while it stands in a queue, that is its place
-/// there, whatever it waits on.
+/// Records the word that the thread waits on for the time of the wait; while it stands in a queue, that is
+/// its place there, whichever word it waits on.
 #[inline]
 pub fn during<T>(word: &AtomicU32, wait: impl FnOnce() -> T) -> T {
     be_watched();

@@ -1,4 +1,4 @@
-//! What admits a thread to shortcuts: one word, so that nothing has to be asked.
+//! Permits, which admit threads to shortcuts: one word each, so that nothing has to be asked.
 //!
 //! A shortcut is for one effective user, or for everybody. A thread's *permit* says since which *epoch* the
 //! thread has been known to have the user that the epoch is for. It is a part of the key by which a shortcut
@@ -8,8 +8,9 @@
 //! Users are changed by four functions of libc, and by `syscall`. This library has functions of these names,
 //! which call libc's and begin an epoch (`capi/names/user_ids.rs`). Where the program does not find them
 //! before libc's, as where this library is opened late, a thread whose user can change gets no permit. There
-//! remains who makes the system call by the instruction itself, which no libc does but for its own functions.
-//! Then the shortcuts of a process that may do so end with the second, and so does what they let through.
+//! remain programs that make the system call by the instruction itself, which no libc does but for its own
+//! functions. Then the shortcuts of a process that may do so end with the second, and so does what they let
+//! through.
 
 use crate::process::page;
 use crate::process::tls::{self, set_permit};
@@ -28,11 +29,11 @@ const NEXT: u64 = 1 << 33;
 /// A thread would have to sleep while the user is changed 2^26 times to take an epoch for another.
 pub const PERMITS: u64 = ((1 << 27) - 1) << 32;
 
-/// The user of a thread of this process may change.
+/// Whether the user of a thread of this process may change.
 static MAY_CHANGE: AtomicBool = AtomicBool::new(false);
-/// The program finds this library's functions by which the user is changed.
+/// Whether the program finds this library's functions by which the user is changed.
 static WATCHED: AtomicBool = AtomicBool::new(false);
-/// In which second a shortcut was last taken.
+/// The second in which a shortcut was last taken.
 static SECOND: AtomicI64 = AtomicI64::new(0);
 
 /// A permit, and the user whom it is for.
@@ -43,12 +44,12 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// As a part of keys.
+    /// The permit as a part of keys.
     pub fn word(self) -> u64 {
         self.word
     }
 
-    /// Is what is granted granted to its user?
+    /// Is this granted to its user?
     pub fn admits(self, granted: Granted) -> bool {
         match granted {
             Granted::All => true,
@@ -56,7 +57,7 @@ impl Permit {
         }
     }
 
-    /// Has nobody's user changed since its epoch began?
+    /// Has no thread's user changed since its epoch began?
     pub fn is_valid(self) -> bool {
         EPOCH.load(SeqCst) & PERMITS == self.word
     }
@@ -98,7 +99,7 @@ pub fn renew_permit() -> Option<Permit> {
     Some(Permit { word, user })
 }
 
-/// A thread's user has changed.
+/// Begins another epoch, since a thread's user has changed.
 pub fn user_changed() {
     let next = |epoch| Some((epoch & !(TAKEN | 0xffff_ffff)) + NEXT);
     let _ = EPOCH.fetch_update(SeqCst, SeqCst, next);
@@ -113,7 +114,7 @@ pub fn watch(found: bool) {
     WATCHED.store(found, Relaxed);
 }
 
-/// A shortcut was taken in this second.
+/// Notes that a shortcut was taken in this second.
 #[inline(always)]
 pub fn at(second: i64) {
     if SECOND.load(Relaxed) != second {

@@ -16,7 +16,7 @@ use vshmem_pool::Pool;
 
 /// The number of the host's doorbell.
 const HOST: u16 = 0;
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Given,
@@ -27,7 +27,7 @@ enum Outcome {
 
 /// The way to the back end.
 trait Host {
-    /// The pool that it serves.
+    /// The pool that the back end serves.
     fn pool(&self) -> &Pool;
     /// The member that requests.
     fn member(&self) -> u16;
@@ -105,7 +105,7 @@ impl Across<'_> {
     }
 }
 
-/// Has pages get their memory.
+/// Touches pages, so that they get their memory.
 fn touch(pool: &Pool, first: u64, end: u64) {
     for word in (first..end).map_while(|page| pool.mem().word_anywhere(page * PAGE)) {
         word.fetch_or(0, Relaxed);
@@ -168,7 +168,8 @@ fn wait_for_answer<H: Host>(host: &H, request: Request, is_over: impl Fn() -> bo
     }
 }
 
-/// There was no answer. If there was no heartbeat, either, others need not wait for one.
+/// The outcome of a request without an answer. If there was no heartbeat, either, others need not wait for
+/// one.
 fn given_up<H: Host>(host: &H) -> Outcome {
     match host.pool().last_heartbeat() {
         Some((heartbeat, _)) if host.is_silent(heartbeat) => {

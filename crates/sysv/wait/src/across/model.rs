@@ -1,9 +1,9 @@
 //! Doorbells under a model checker ([`vshmem_pool::model`]): a process of one kernel takes a token, and one
 //! of another gives it, both by `semop`.
 //!
-//! What waits, wakes and rings is the code that is shipped, from the semaphore down to the pool's words.
-//! [`Node`] stands for what is below it: the table of sleepers in `kmod/sleep.c`, the host's futexes, and the
-//! lines by which interrupts come. [`send_doorbells`] is the loop of the back end's `doorbell_sender`.
+//! The code that waits, wakes and rings is the one that is shipped, from the semaphore down to the pool's
+//! words. [`Node`] stands for all below it: the table of sleepers in `kmod/sleep.c`, the host's futexes, and
+//! the lines by which interrupts come. [`send_doorbells`] is the loop of the back end's `doorbell_sender`.
 //! Sleeps on a record end only by a wake-up, so one that is lost is a deadlock, which the checker reports.
 //!
 //! A line orders what comes before a doorbell by itself. So the checker does not tell whether a waker needs
@@ -109,7 +109,7 @@ fn act(does: impl Fn(&Ctx) + Send + Sync + 'static) -> Act<()> {
     Box::new(does)
 }
 
-/// Plays it; then the token is gone.
+/// Plays a scene; then the token is gone.
 fn check(world: World, set: i32, acts: Vec<Act<()>>, preemptions: usize) {
     let after = move |world: &World, _| assert_eq!(sem::getval(&world.observer(), set, 0), Ok(0));
     Scene::new(world, acts, after).check(preemptions);

@@ -6,11 +6,11 @@ use crate::pools::caller::Caller;
 use libc::msqid_ds;
 use vshmem_ipc::{msg, Errno};
 
-/// Like `IPC_STAT`, by index.
+/// Command: `IPC_STAT` by index.
 pub const MSG_STAT: i32 = 11;
-/// Usage of all queues together.
+/// Command: the usage of all queues together.
 pub const MSG_INFO: i32 = 12;
-/// Like `MSG_STAT`, without asking for read permission.
+/// Command: `MSG_STAT` without the question for read permission.
 pub const MSG_STAT_ANY: i32 = 13;
 
 /// `msgget` on a pool.

@@ -11,10 +11,10 @@ pub use send::{send, send_or};
 use crate::calls::shortcut;
 use vshmem_ipc::msg::shortcut::Shortcut;
 
-/// A message in the program's memory: its type, then its text.
+/// The offset of a message's text in the program's memory: its type comes first.
 const TEXT_AT: usize = size_of::<i64>();
 
-/// The next message takes a shortcut.
+/// Remembers a queue: the next message takes a shortcut.
 #[cold]
 #[inline(never)]
 fn remember(id: i32) {

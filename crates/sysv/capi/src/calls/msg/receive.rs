@@ -3,17 +3,16 @@
 use super::{remember, TEXT_AT};
 use crate::calls::shortcut;
 use crate::pools::caller::Caller;
-use crate::pools::mapping;
 use crate::process::raw;
 use crate::thread::{addresses, permit};
 use core::ffi::c_void;
 use vshmem_ipc::msg::shortcut::Shortcut;
 use vshmem_ipc::{msg, Errno};
 
-/// A `msgrcv` of one's own kind.
+/// A function for each `msgrcv` that no shortcut can do.
 pub type Msgrcv = unsafe extern "C" fn(i32, *mut c_void, usize, i64, i32) -> isize;
 
-/// `msgrcv` where nothing stands in the way, or else by `slow`.
+/// `msgrcv` by a shortcut, or else by `slow`.
 ///
 /// # Safety
 /// As [`receive`], and as `slow` demands.
@@ -34,8 +33,8 @@ pub unsafe fn receive_or(
     unsafe { msgrcv_awaited(id, message, size, mtype, flags, slow) }
 }
 
-/// `msgrcv` from a queue that is remembered, of a message that comes in a moment, or else by `slow`. A function
-/// of its own, so that `msgrcv` itself has nothing to save and restore.
+/// `msgrcv` from a queue that is remembered, of a message that comes in a moment, or else by `slow`. A
+/// function of its own, so that `msgrcv` itself has nothing to save and restore.
 ///
 /// # Safety
 /// As [`receive_or`].
@@ -68,8 +67,7 @@ fn awaits_message(id: i32) -> bool {
     })
 }
 
-/// `msgrcv` where nothing stands in the way, from a queue that is remembered: see [`Shortcut`]. `None` says
-/// nothing.
+/// `msgrcv` by a shortcut, see [`Shortcut`]. `None`: not done.
 ///
 /// # Safety
 /// As [`receive`].
@@ -132,8 +130,8 @@ pub unsafe fn receive(
     }
 }
 
-/// For a buffer that is not all there. The message may be shorter than the room that the program claims to
-/// have; if it isn't, it is lost, as with the kernel.
+/// `msgrcv` into a buffer that is not all there. The message may be shorter than the room that the program
+/// claims to have; if it isn't, it is lost, as with the kernel.
 #[cold]
 fn receive_indirectly(
     caller: &Caller,
@@ -163,8 +161,8 @@ fn receive_indirectly(
     }
 }
 
-/// Memory of our own between two pages that nobody can access: where the program's memory ends, it must not
-/// seem to go on.
+/// A buffer of the library's own between two pages without access: where the program's memory ends, it must
+/// not seem to go on.
 struct Buffer {
     mapping: *mut u8,
     bytes: usize,
@@ -173,7 +171,7 @@ struct Buffer {
 
 impl Buffer {
     fn new(len: usize) -> Option<Buffer> {
-        let page = mapping::page_size();
+        let page = page_size();
         let bytes = len.next_multiple_of(page) + 2 * page;
         let mapping = raw::map_private(bytes);
         if mapping.is_null() {
@@ -195,4 +193,10 @@ impl Drop for Buffer {
         // SAFETY: our own mapping, used for the last time.
         unsafe { raw::unmap(self.mapping, self.bytes) };
     }
+}
+
+/// The machine's page size.
+fn page_size() -> usize {
+    // SAFETY: asks libc, which knows it from the start.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }

@@ -10,10 +10,10 @@ use vshmem_ipc::msg::shortcut::Shortcut;
 use vshmem_ipc::msg::{self, Outgoing};
 use vshmem_ipc::Errno;
 
-/// A `msgsnd` of one's own kind.
+/// A function for each `msgsnd` that no shortcut can do.
 pub type Msgsnd = unsafe extern "C" fn(i32, *const c_void, usize, i32) -> i32;
 
-/// `msgsnd` where nothing stands in the way, or else by `slow`.
+/// `msgsnd` by a shortcut, or else by `slow`.
 ///
 /// # Safety
 /// As [`send`], and as `slow` demands.
@@ -27,8 +27,7 @@ pub unsafe fn send_or(id: i32, message: *const c_void, size: usize, flags: i32, 
     unsafe { slow(id, message, size, flags) }
 }
 
-/// `msgsnd` where nothing stands in the way, to a queue that is remembered: see [`Shortcut`]. False says
-/// nothing.
+/// `msgsnd` by a shortcut, see [`Shortcut`]. False: not done.
 ///
 /// # Safety
 /// As [`send`].

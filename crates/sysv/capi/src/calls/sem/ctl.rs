@@ -16,11 +16,11 @@ const GETNCNT: i32 = 14;
 const GETZCNT: i32 = 15;
 const SETVAL: i32 = 16;
 const SETALL: i32 = 17;
-/// Like `IPC_STAT`, by index.
+/// Command: `IPC_STAT` by index.
 pub const SEM_STAT: i32 = 18;
-/// Usage of all sets together.
+/// Command: the usage of all sets together.
 pub const SEM_INFO: i32 = 19;
-/// Like `SEM_STAT`, without asking for read permission.
+/// Command: `SEM_STAT` without the question for read permission.
 pub const SEM_STAT_ANY: i32 = 20;
 
 /// `semget` on a pool.
@@ -126,14 +126,14 @@ fn set_all(caller: &Caller, id: i32, from: *const u16) -> Result<i32, Errno> {
     .map_or_else(|error| Err(bounds.judge(error)), |()| Ok(0))
 }
 
-/// How many semaphores the program has room for; none if it does not know how many there are.
+/// The number of semaphores that the program has room for; none if it does not know how many there are.
 struct Bounds {
     known: Option<u64>,
     exceeded: Cell<bool>,
 }
 
 impl Bounds {
-    /// Of a set; EIDRM if it is not as large as it was.
+    /// The bounds of a set; EIDRM if it is not as large as it was.
     fn of(caller: &Caller, id: i32) -> Result<Bounds, Errno> {
         if let Ok(count) = sem::nsems(&caller.ctx, id) {
             SETS.check(caller.pool_index(), id, count as u64)?;

@@ -12,14 +12,14 @@ use vshmem_ipc::sem::{self, Sembuf};
 use vshmem_ipc::Errno;
 use vshmem_pool::Ctx;
 
-/// Operations that are copied to the stack before they are looked at, so that no other thread changes them
-/// meanwhile. Few: the stack may be a signal handler's.
+/// Operations of a call that are copied to the stack before they are looked at, at the most, so that no other
+/// thread changes them meanwhile. Few: the stack may be a signal handler's.
 const COPIED: usize = 128;
 
-/// A `semop` of one's own kind.
+/// A function for each `semop` that no shortcut can do.
 pub type Semop = unsafe extern "C" fn(i32, *mut Sembuf, usize) -> i32;
 
-/// `semop` where nothing stands in the way, or else by `slow`.
+/// `semop` by a shortcut, or else by `slow`.
 ///
 /// # Safety
 /// As [`op`], and as `slow` demands.
@@ -52,8 +52,7 @@ unsafe extern "C" fn semop_remembered(id: i32, sops: *mut Sembuf, slow: Semop) -
     unsafe { slow(id, sops, 1) }
 }
 
-/// `semop` with one operation that nothing stands in the way of, on a set that is remembered: see
-/// [`Shortcut`]. `None` says nothing.
+/// One operation by a shortcut, see [`Shortcut`]. `None`: not done.
 ///
 /// # Safety
 /// As [`op`].
@@ -80,8 +79,9 @@ unsafe fn try_shortcut(id: i32, sops: *const Sembuf) -> Option<Performed> {
     }
 }
 
-/// Finishes what a shortcut has led to. A function of its own, which is jumped to, so that nothing has to be
-/// saved and restored for its sake; for that the compiler must not know what it returns.
+/// Records the time of an operation that a shortcut has led to. A function of its own, which is jumped to, so
+/// that nothing has to be saved and restored for its sake; for that the compiler must not know what it
+/// returns.
 #[inline(never)]
 extern "C" fn record_time(performed: Performed) -> i32 {
     let now = raw::seconds();
@@ -107,7 +107,7 @@ unsafe fn try_remembered(id: i32, sops: *const Sembuf) -> bool {
     sop.op != 0 && known().is_some_and(|ctx| try_undone(&ctx, id, sop))
 }
 
-/// The same on a set that is remembered, where a guess has failed.
+/// One operation on a set that is remembered, where a guess has failed.
 #[inline(always)]
 fn try_loaded(id: i32, sop: Sembuf) -> bool {
     let Some(words) = shortcut::find(|page| &page.sets, id) else {
@@ -121,7 +121,7 @@ fn try_loaded(id: i32, sop: Sembuf) -> bool {
     performed.is_some_and(|performed| record_time(performed) == 0)
 }
 
-/// The same with `SEM_UNDO`, on a set that is remembered.
+/// One operation with `SEM_UNDO` on a set that is remembered.
 fn try_undone(ctx: &Ctx, id: i32, sop: Sembuf) -> bool {
     let Some(words) = shortcut::find(|page| &page.sets, id) else {
         return false;
@@ -131,7 +131,7 @@ fn try_undone(ctx: &Ctx, id: i32, sop: Sembuf) -> bool {
     performed.is_some_and(|performed| record_time(performed) == 0)
 }
 
-/// The next operation on the set takes a shortcut.
+/// Remembers a set: the next operation on it takes a shortcut.
 #[cold]
 #[inline(never)]
 fn remember(id: i32) {
@@ -216,7 +216,7 @@ fn several(
 /// `semtimedop` on a pool.
 ///
 /// # Safety
-/// As [`op`], and the same for `timeout`.
+/// As [`op`], for `timeout` as well.
 pub unsafe fn timed_op(
     caller: &Caller,
     id: i32,

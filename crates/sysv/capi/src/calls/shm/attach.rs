@@ -1,7 +1,7 @@
 //! `shmat` and `shmdt`.
 
-use super::rests::{Owners, Rests};
-use super::{moved, pages, rests};
+use super::remains::{Owners, Remains};
+use super::{moved, pages, remains};
 use crate::pools::caller::{caller_of, know_inherited, Caller};
 use crate::pools::sizes::{self, SEGMENTS};
 use crate::pools::{at_fork, heirs, mapping};
@@ -12,7 +12,7 @@ use core::ops::Range;
 use vshmem_ipc::{shm, Errno};
 use vshmem_pool::lock::SignalsBlocked;
 
-/// Where a segment is to be attached.
+/// The address at which a segment is to be attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct AttachAddress {
     addr: Option<usize>,
@@ -20,7 +20,8 @@ struct AttachAddress {
 }
 
 impl AttachAddress {
-    /// `page`: what the pool's memory is mapped in multiples of, the unit of addresses (SHMLBA).
+    /// The address by the arguments of `shmat`. `page`: the unit of addresses (SHMLBA), in multiples of which
+    /// the pool's memory is mapped.
     fn of(addr: usize, flags: i32, page: usize) -> Result<AttachAddress, Errno> {
         let replace = flags & libc::SHM_REMAP != 0;
         if addr == 0 {
@@ -47,7 +48,7 @@ pub fn attach(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut 
     attach_range(caller, id, addr, flags).map(|range| range.start as *mut c_void)
 }
 
-/// The same; returns all of the range.
+/// `shmat` on a pool; returns the range of addresses.
 pub fn attach_range(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<usize>, Errno> {
     match attach_at(caller, id, addr, flags) {
         // A handler has forked while signals were let through, and this is the child.
@@ -101,25 +102,25 @@ fn attach_inside(
     let pool = caller.pool_index();
     let mapped = address.addr.filter(|_| address.replace).unwrap_or(first);
     let range = mapped..mapped + len;
-    let looks = address.replace || TABLE.count() <= FEW;
-    let mut rests = Rests::default();
+    let looks = address.replace || TABLE.count() <= MOST_LOOKED_THROUGH;
+    let mut remains = Remains::default();
     // Before what is replaced is counted off, which may be all that keeps a removed segment alive.
     let piece = Piece::whole(range.clone(), extent.offset, id, pool, source);
     let counted = count(caller, &piece, flags, &extent, owners);
     let placed = counted.and_then(|()| {
-        let counted = if looks { rests.count(&gate, &range, owners) } else { Ok(()) };
+        let counted = if looks { remains.count(&gate, &range, owners) } else { Ok(()) };
         // Last, so that a call that fails leaves what the program has there.
         let replaced = || if address.replace { caller.move_over(first..first + len, mapped) } else { Ok(()) };
         counted.and_then(|()| replaced()).inspect_err(|_| {
-            rests.give_up(owners);
+            remains.give_up(owners);
             owners.note(&piece);
         })
     });
     placed.inspect_err(|_| mapping::unmap(pool, first..first + len))?;
-    if rests.any {
+    if remains.any {
         TABLE.cut(&gate, &range, &mut |piece, n| match address.replace {
-            true => rests.note(&piece, n, owners),
-            false => moved::displaced(&gate, piece, n, mapped, &rests, owners),
+            true => remains.note(&piece, n, owners),
+            false => moved::displaced(&gate, piece, n, mapped, &remains, owners),
         });
     }
     TABLE.insert(&gate, piece);
@@ -142,11 +143,11 @@ fn count(
     Ok(())
 }
 
-/// So many attachments are looked through at each `shmat`.
-const FEW: usize = 64;
+/// Attachments that each `shmat` looks through, at the most.
+const MOST_LOOKED_THROUGH: usize = 64;
 
 /// Counts an attachment that a program has doubled: the one at an address is mapped in another range, too. If
-/// that can't be counted, or not soon, it is an heir of what it was made of.
+/// that can't be counted, or not soon, the process is taken for an heir of the first one.
 pub fn double(addr: usize, to: Range<usize>) {
     know_inherited();
     let mut owners = Owners::new();
@@ -157,7 +158,7 @@ pub fn double(addr: usize, to: Range<usize>) {
     }
 }
 
-/// Counts it inside the gate. An error: the pool whose lock is to be waited for first.
+/// Counts a doubled attachment inside the gate. An error: the pool whose lock is to be waited for first.
 fn double_inside(addr: usize, to: &Range<usize>, owners: &mut Owners) -> Result<(), usize> {
     let Ok(gate) = gate::enter() else { return Ok(()) };
     let mut doubled = None;
@@ -194,7 +195,7 @@ pub fn detach(addr: usize) -> Result<bool, Errno> {
     let owner = whole.and_then(|piece| caller_of(piece.pool as usize).ok());
     let noted = owner.zip(whole).map(|(owner, piece)| {
         heirs::look(&gate);
-        let what = rests::given_up(&piece, n);
+        let what = remains::given_up(&piece, n);
         // Before anybody forks.
         let is_noted = shm::note_detached(&owner.ctx, &what);
         (owner, what, is_noted, Some(piece.len as u64).filter(|_| n == 1))

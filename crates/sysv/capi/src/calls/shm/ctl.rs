@@ -10,11 +10,11 @@ use vshmem_ipc::{shm, Errno};
 
 const SHM_LOCK: i32 = 11;
 const SHM_UNLOCK: i32 = 12;
-/// Like `IPC_STAT`, by index.
+/// Command: `IPC_STAT` by index.
 pub const SHM_STAT: i32 = 13;
-/// Usage of all segments together.
+/// Command: the usage of all segments together.
 pub const SHM_INFO: i32 = 14;
-/// Like `SHM_STAT`, without asking for read permission.
+/// Command: `SHM_STAT` without the question for read permission.
 pub const SHM_STAT_ANY: i32 = 15;
 
 /// `shmget` on a pool.

@@ -3,7 +3,7 @@
 mod attach;
 mod ctl;
 mod moved;
-mod rests;
+mod remains;
 
 pub use attach::{attach, attach_range, detach, double, is_attached};
 pub use ctl::{ctl, get, SHM_INFO, SHM_STAT, SHM_STAT_ANY};

@@ -1,8 +1,8 @@
 //! Attachments that are not where they were made: programs move them (`mremap`), also by system calls of
-//! their own. They are looked for when it matters: when `shmdt` is given an address where nothing was
-//! attached or nothing is any more, and when something else was mapped where one should be.
+//! their own. They are looked for when `shmdt` is given an address where nothing was attached or nothing is
+//! any more, and when something else was mapped where one should be.
 
-use super::rests::{Owners, Rests};
+use super::remains::{Owners, Remains};
 use crate::pools::heirs;
 use crate::pools::table::POOLS;
 use crate::process::attachments::{Piece, TABLE};
@@ -13,10 +13,10 @@ use core::ops::Range;
 use vshmem_pool::layout::PAGE;
 use vshmem_transport::Mapped;
 
-/// The kernel does not tell what is mapped.
+/// The error where the kernel does not tell what is mapped.
 struct Unknown;
 
-/// Sees to it that the table knows what is attached at an address.
+/// Brings the table up to date about an address.
 pub fn follow(gate: &Inside, addr: usize, owners: &mut Owners) {
     match TABLE.newest_at(gate, addr) {
         Some(_) => {
@@ -33,11 +33,11 @@ pub fn follow(gate: &Inside, addr: usize, owners: &mut Owners) {
 
 /// An attachment, of which this piece was taken out of the table, has given way to one that the kernel has
 /// placed at `by`.
-pub fn displaced(gate: &Inside, piece: Piece, n: usize, by: usize, rests: &Rests, owners: &mut Owners) {
+pub fn displaced(gate: &Inside, piece: Piece, n: usize, by: usize, remains: &Remains, owners: &mut Owners) {
     if n > 0 {
         // A part of it was unmapped, or all of it moved.
         heirs::suspect(gate);
-        return rests.note(&piece, n, owners);
+        return remains.note(&piece, n, owners);
     }
     let found = find(gate, &piece, Some(by));
     put(gate, piece, found, owners);
@@ -83,10 +83,10 @@ fn first(pool: usize, len: usize, wanted: impl Fn(&Mapped) -> bool) -> Result<Op
     Ok(found)
 }
 
-/// Where an attachment is, which is not where the table has it, and not `but` either.
-fn find(gate: &Inside, piece: &Piece, but: Option<usize>) -> Result<Option<Range<usize>>, Unknown> {
+/// The addresses of an attachment that is not where the table has it. They don't begin at `except`.
+fn find(gate: &Inside, piece: &Piece, except: Option<usize>) -> Result<Option<Range<usize>>, Unknown> {
     let is_another = |mapped: &Mapped| {
-        let mut any = but == Some(mapped.range.start);
+        let mut any = except == Some(mapped.range.start);
         TABLE.each(gate, &mut |p| any |= p.addr == mapped.range.start && p.offset() == mapped.offset);
         any
     };

@@ -1,4 +1,4 @@
-//! What is known of a size, and when it counts no more.
+//! The sizes that a program knows, and until when.
 
 use super::*;
 use vshmem_pool::layout::{LEAST_INDEX_BITS as INDEX_BITS, MOST_INDEX_BITS};

@@ -1,4 +1,4 @@
-//! Which segments this process has attached, and where.
+//! The attachments of this process, and where they are.
 //!
 //! A hash table by address, changed under the gate only. It lies in private memory, so a child inherits a
 //! copy, as it inherits the mappings. It grows by moving to a larger mapping.
@@ -30,7 +30,7 @@ const FREE: usize = 0;
 const FREED: usize = 1;
 const TAKEN: usize = 2;
 
-/// In a cell's word beside id and pool.
+/// The bit of a cell's word, beside id and pool, that the piece is kept from children.
 const KEPT: u64 = 1 << 40;
 
 impl Cell {
@@ -206,7 +206,7 @@ impl Table {
         }
     }
 
-    /// The program keeps what is attached in a range from children, or does so no more.
+    /// Notes that the program keeps attachments in a range from children, or does so no more.
     pub fn keep_from_children(&self, _gate: &Inside, range: &Range<usize>, is_kept: bool) {
         let is_in = |p: &Piece| range.start <= p.addr && p.addr + p.len <= range.end;
         for cell in self.cells() {
@@ -216,7 +216,7 @@ impl Table {
         }
     }
 
-    /// Forgets what the process has not inherited from a pool.
+    /// Forgets the attachments in a pool that the process has not inherited.
     pub fn forget_kept(&self, _gate: &Inside, pool: usize) {
         for cell in self.cells() {
             if cell.read().is_some_and(|p| p.is_kept && usize::from(p.pool) == pool) {
@@ -265,7 +265,7 @@ impl Table {
         self.next_order.load(Relaxed)
     }
 
-    /// How many pieces there are.
+    /// The number of pieces.
     pub fn count(&self) -> usize {
         self.live.load(Relaxed)
     }

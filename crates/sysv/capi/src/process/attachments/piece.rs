@@ -5,9 +5,9 @@ use core::ops::Range;
 /// A piece of an attachment: all of it, unless SHM_REMAP has put something else over a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where the whole attachment began: what `shmdt` is given.
+    /// The beginning of the whole attachment: the address that `shmdt` is given.
     pub base: usize,
-    /// Where the piece begins.
+    /// The beginning of the piece.
     pub addr: usize,
     /// Its length in bytes, whole pages.
     pub len: usize,
@@ -17,9 +17,9 @@ pub struct Piece {
     pub pool: u8,
     /// The number of the source that it is mapped by; 0: by none.
     pub source: u64,
-    /// The program keeps it from children (`MADV_DONTFORK`).
+    /// Whether the program keeps it from children (`MADV_DONTFORK`).
     pub is_kept: bool,
-    /// Where in the pool the segment begins.
+    /// The offset of the segment in the pool.
     pub(super) begins: u64,
     /// Later attachments have higher numbers; the pieces of one have the same.
     pub(super) order: u64,
@@ -32,7 +32,7 @@ impl Piece {
         Piece { base, addr, len, id, pool, source, is_kept: false, begins, order }
     }
 
-    /// Where in the pool the piece begins.
+    /// The offset of the piece in the pool.
     pub fn offset(&self) -> u64 {
         self.begins.wrapping_add(self.addr.wrapping_sub(self.base) as u64)
     }
@@ -47,7 +47,7 @@ impl Piece {
         Piece { base: to.start, addr: to.start, len: to.len(), begins: self.offset(), ..*self }
     }
 
-    /// Another one, of what is mapped at an address within it.
+    /// Another one, of the memory that is mapped at an address within it.
     pub fn doubled(&self, addr: usize, to: Range<usize>) -> Piece {
         let begins = self.offset() + (addr - self.addr) as u64;
         Piece { begins, ..self.moved(to) }
@@ -68,7 +68,7 @@ impl Piece {
         self.addr < range.end && range.start < self.addr + self.len
     }
 
-    /// What is left of it outside of a range: before it, and behind it.
+    /// The parts of it outside of a range: before that, and behind it.
     pub fn without(&self, range: &Range<usize>) -> [Option<Piece>; 2] {
         let mine = self.range();
         let part =

@@ -1,12 +1,12 @@
-//! Which keys go to the pool: `VSHMEM_KEYS`.
+//! The keys that go to the pool: `VSHMEM_KEYS`.
 
 const MOST_RANGES: usize = 64;
 
-/// The entries cannot be parsed.
+/// The mistake: the entries cannot be parsed.
 pub const MALFORMED: &str =
     "VSHMEM_KEYS can't be understood; it takes all, none, private, keys such as 1234 or 0x4d2, and ranges \
      such as 1000-1999, separated by commas";
-/// There are more entries than fit.
+/// The mistake: there are more entries than fit.
 pub const TOO_MANY: &str = "VSHMEM_KEYS has more than 64 keys and ranges; join some into ranges";
 
 /// A set of keys.
@@ -50,7 +50,7 @@ impl Keys {
         self.ranges[..self.count].iter().any(hit)
     }
 
-    /// Reads what `VSHMEM_KEYS` says, or tells what is wrong with it.
+    /// The keys of `VSHMEM_KEYS`, or the mistake in it.
     pub fn parse(text: &[u8]) -> Result<Keys, &'static str> {
         let mut keys = Keys::NONE;
         let mut none = false;

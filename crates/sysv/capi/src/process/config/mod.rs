@@ -1,4 +1,5 @@
-//! What the environment says: which pool, and which keys go to it. Read once, when the library is loaded.
+//! The configuration by the environment: which pool, and which keys go to it. Read once, when the library is
+//! loaded.
 
 mod keys;
 
@@ -9,12 +10,12 @@ use std::sync::OnceLock;
 use vshmem_transport::ids::IdMap;
 use vshmem_transport::{PoolRef, Text};
 
-/// Longest name or path of a pool, in bytes.
-pub const LONGEST_NAME: usize = 1024;
+/// Bytes of a pool's name or path, at the most.
+pub const MOST_NAME_BYTES: usize = 1024;
 const MIB: u64 = 1 << 20;
 
 /// A pool's name, or a path if it contains a slash.
-pub type PoolName = Text<{ LONGEST_NAME + 1 }>;
+pub type PoolName = Text<{ MOST_NAME_BYTES + 1 }>;
 
 /// The whole configuration, in fixed storage.
 pub struct Config {
@@ -22,22 +23,22 @@ pub struct Config {
     pub pool: PoolName,
     /// Size of a local pool that is made at first use; `None`: the default.
     pub pool_size: Option<u64>,
-    /// How this kernel's users are called in pools; `None`: as a file says.
+    /// The map of this kernel's users to those in pools; `None`: a file has it.
     pub uid_map: Option<IdMap>,
-    /// The same for groups.
+    /// The map of this kernel's groups to those in pools; `None`: a file has it.
     pub gid_map: Option<IdMap>,
-    /// How much is said of what happens.
+    /// The level of the messages that are written to the log.
     pub log_level: Level,
-    /// The file that it is written to; empty: standard error.
+    /// The log's file; empty: standard error.
     pub log_file: PoolName,
     keys: Keys,
-    /// Are `dlopen` and its like left as they are?
+    /// Are `dlopen`, `dlmopen` and `dlsym` left as they are?
     keeps_dl: bool,
-    /// Why nothing can be served, if so.
+    /// The mistake in the environment for which no call can be served.
     mistake: Option<&'static str>,
 }
 
-/// What can be wrong with the environment, besides the keys.
+/// Mistakes in the environment, besides those in the keys.
 mod mistake {
     pub const POOL: &str =
         "VSHMEM_POOL must be a name of up to 64 letters, digits, dots, dashes and underscores, or a path";
@@ -67,7 +68,7 @@ impl Config {
         mistake: None,
     };
 
-    /// What is wrong with the environment, if anything.
+    /// The mistake in the environment, if there is one.
     #[inline]
     pub fn mistake(&self) -> Option<&'static str> {
         self.mistake
@@ -98,12 +99,12 @@ impl Config {
         self.keys.has_any()
     }
 
-    /// Shall what is opened and looked up at run time lead to the pool, too?
+    /// Do libraries that are opened, and names that are looked up, lead to the pool, too?
     pub fn takes_lookups(&self) -> bool {
         self.takes_any() && !self.keeps_dl
     }
 
-    /// What the variables say, of which `env` has the values.
+    /// The configuration by the variables of which `env` has the values.
     fn of(env: impl Fn(&CStr) -> Option<&'static [u8]>) -> Config {
         let mut config = Config::EMPTY;
         let mut mistake = None;
@@ -212,7 +213,7 @@ pub fn load() -> &'static Config {
 }
 
 extern "C" {
-    /// As getenv, but nothing in a program that runs with raised privileges.
+    /// getenv(3), but nothing in a program that runs with raised privileges.
     fn secure_getenv(name: *const c_char) -> *const c_char;
 }
 

@@ -1,9 +1,9 @@
-//! How much `VSHMEM_LOG` asks for.
+//! Levels of the log.
 
-/// How much is said.
+/// A level: messages of this one and of those before it are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing.
+    /// No message.
     Off,
     /// Calls that fail for a reason that is Vshmem's.
     Error,

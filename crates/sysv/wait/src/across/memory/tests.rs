@@ -6,7 +6,7 @@ const SECOND: u64 = 1_000_000_000;
 /// A rest takes so long on the clock here.
 const REST: u64 = 1_000_000;
 
-/// What a back end, or somebody else, does whenever the requester rests.
+/// The deeds of a back end, or of another process, whenever the requester rests.
 type Deed<'a> = dyn FnMut(&Pool, u64) + 'a;
 
 struct World<'a> {

@@ -30,12 +30,12 @@ fn waited(waited: vshmem_pool::Waited) -> Waited {
 }
 
 impl Node {
-    /// What this kernel has of the checker's.
+    /// The kernel's process, as the checker has it.
     pub fn process(self) -> Process {
         Process { naps: LONGEST_NAP, number: self.peer }
     }
 
-    /// It rings doorbells from the beginning.
+    /// Joins the kernels that ring doorbells.
     pub fn join(self) {
         self.pool.join_doorbells(self.member, self.peer);
     }

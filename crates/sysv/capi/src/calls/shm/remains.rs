@@ -1,4 +1,4 @@
-//! Counting off what is attached no more, or only in part: noted inside the gate, taken off outside of it.
+//! Attachments that end, or of which parts remain: noted inside the gate, counted off outside of it.
 
 use crate::calls::again;
 use crate::pools::caller::{caller_of, Caller};
@@ -10,18 +10,18 @@ use core::ops::Range;
 use vshmem_ipc::{shm, Errno};
 use vshmem_pool::lock::SignalsBlocked;
 
-/// So many pieces of an attachment that are attached no more.
+/// The end of an attachment, of which this piece and all others, `n` in all, are attached no more.
 pub fn given_up(piece: &Piece, n: u64) -> shm::Detached {
     shm::Detached { id: piece.id, source: piece.source, n, has_heirs: heirs::may_have(piece) }
 }
 
-/// The process in the pools of what is attached, one budget for each, and what is left to be done outside of
+/// The caller in the pools of attachments, with one budget for each, and the work that is left for outside of
 /// the gate.
 pub struct Owners {
     callers: Option<[Option<Caller>; MAX_POOLS]>,
     /// The pool whose lock is to be waited for.
     busy: Option<usize>,
-    /// In these attachments were given up.
+    /// Pools in which attachments were given up.
     noted: [bool; MAX_POOLS],
 }
 
@@ -40,7 +40,7 @@ impl Owners {
         place.as_ref()
     }
 
-    /// An attachment is given up: without a wait.
+    /// Notes that an attachment is given up, without a wait.
     pub fn note(&mut self, piece: &Piece) {
         let (pool, what) = (piece.pool as usize, given_up(piece, 1));
         if self.of(pool).is_some_and(|owner| shm::note_detached(&owner.ctx, &what)) {
@@ -54,8 +54,8 @@ impl Owners {
         shm::attach_by(&owner.ctx, piece.id, libc::SHM_RDONLY, piece.source).map(drop)
     }
 
-    /// Waits, outside of the gate, for the lock that was not to be had inside. The call's time is the same
-    /// for whichever pool. As in the kernel, a signal does not end the call.
+    /// Waits, outside of the gate, for the lock that was not to be had inside. The call has one time for all
+    /// pools. As in the kernel, a signal does not end the call.
     pub fn await_lock(&mut self, caller: &Caller) -> Result<(), Errno> {
         let other = self.busy.take().filter(|pool| *pool != caller.pool_index());
         let ctx = other.and_then(|pool| self.of(pool)).map_or(&caller.ctx, |other| &other.ctx);
@@ -77,8 +77,8 @@ impl Owners {
         self.of(pool).is_some_and(|owner| await_lock(&owner.ctx).is_ok())
     }
 
-    /// Takes off what was given up, outside of the gate, by a call that has waited so long for that. Where a
-    /// lock is not to be had soon, others do.
+    /// Counts off the attachments that were given up, outside of the gate, by a call that has waited for
+    /// locks so long before, in nanoseconds. Where a lock is not to be had soon, others do.
     pub fn settle(&self, mut waited: u64) {
         let owners = self.callers.iter().flatten().zip(self.noted);
         for owner in owners.filter_map(|(owner, noted)| owner.as_ref().filter(|_| noted)) {
@@ -91,26 +91,26 @@ impl Owners {
     }
 }
 
-/// What a new mapping leaves of attachments that it replaces in part: as the kernel does it, each piece
-/// counts. Without SHM_REMAP, that part had been unmapped behind our back: otherwise the kernel had not given
-/// the addresses out again. Those are two at the most, where the new mapping begins and ends.
+/// Remains of attachments that a new mapping replaces in part: as the kernel does it, each piece counts.
+/// Without SHM_REMAP, that part had been unmapped behind our back: otherwise the kernel had not given the
+/// addresses out again. Those are two at the most, where the new mapping begins and ends.
 #[derive(Default)]
-pub struct Rests {
+pub struct Remains {
     of: [Option<(Piece, usize)>; 2],
     /// Is anything replaced at all?
     pub any: bool,
 }
 
-impl Rests {
-    /// Counts them. Where the caller may not attach the segment any more, it just counts less.
+impl Remains {
+    /// Counts the remains. Where the caller may not attach the segment any more, it just counts less.
     pub fn count(&mut self, gate: &Inside, range: &Range<usize>, owners: &mut Owners) -> Result<(), Errno> {
         let mut result = Ok(());
-        TABLE.each_cut(gate, range, &mut |piece, rests| {
+        TABLE.each_cut(gate, range, &mut |piece, remains| {
             self.any = true;
             let place = self.of.iter_mut().find(|place| place.is_none());
-            let Some(place) = place.filter(|_| rests > 0) else { return };
+            let Some(place) = place.filter(|_| remains > 0) else { return };
             let mut counted = 0;
-            while counted < rests && result.is_ok() {
+            while counted < remains && result.is_ok() {
                 match owners.attach(&piece) {
                     Ok(()) => counted += 1,
                     Err(Errno::INSIDE) => {
@@ -125,18 +125,18 @@ impl Rests {
         result
     }
 
-    /// They won't be there.
+    /// Gives up the remains: there won't be any.
     pub fn give_up(&self, owners: &mut Owners) {
         for (piece, counted) in self.of.iter().flatten() {
             (0..*counted).for_each(|_| owners.note(piece));
         }
     }
 
-    /// Gives up a piece that was cut, of which so many rests are left, if each of those is counted. One that
-    /// is not is what was counted as a whole.
-    pub fn note(&self, piece: &Piece, rests: usize, owners: &mut Owners) {
+    /// Gives up a piece that was cut, and of which so many pieces remain, if each of those is counted. One
+    /// that is not is counted by the whole piece.
+    pub fn note(&self, piece: &Piece, remains: usize, owners: &mut Owners) {
         let counted = self.of.iter().flatten().find(|(of, _)| of == piece).map_or(0, |(_, counted)| *counted);
-        if counted == rests {
+        if counted == remains {
             owners.note(piece);
         }
     }
