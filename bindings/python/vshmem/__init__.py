@@ -9,6 +9,6 @@ from ._library import PartyDiedError, library_version
 from ._pool import Pool
 from ._segment import IPC_PRIVATE, Segment
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["IPC_PRIVATE", "Barrier", "PartyDiedError", "Pool", "Segment", "library_version"]
