@@ -21,7 +21,7 @@ pub struct Line {
     pub preload: OsString,
     /// Each line of output begins with its rank.
     pub label: bool,
-    /// How ranks are bound to processors, in the launcher's words.
+    /// The binding of ranks to processors, in the launcher's words.
     pub bind_to: Option<String>,
     /// Ranks are bound to no processor unless `bind_to` says so.
     pub unbound: bool,

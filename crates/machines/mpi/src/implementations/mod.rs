@@ -13,7 +13,7 @@ pub fn by_option(option: &str) -> Option<&'static dyn Implementation> {
     IMPLEMENTATIONS.iter().copied().find(|it| it.option() == option)
 }
 
-/// What is said of each implementation, with a word between them.
+/// A list of all implementations: a text on each, with a word between them.
 pub fn listed(say: impl Fn(&dyn Implementation) -> String, between: &str) -> String {
     IMPLEMENTATIONS.iter().map(|it| say(*it)).collect::<Vec<_>>().join(between)
 }
