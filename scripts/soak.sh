@@ -1,7 +1,7 @@
 #!/bin/sh
 # soak.sh [REPORT]: the tests that chance has a part in, for hours instead of minutes. What came of each is
 # appended to REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken
-# hostile storm machines clusters images kmod crash seeds fuzz many mpi newest packages.
+# hostile storm machines clusters images kmod crash seeds rules fuzz many mpi newest packages.
 #
 # WOKEN_ROUNDS=250000   two machines put each other to sleep and wake each other: two of each in a round, for
 #                       each kind of wait
@@ -21,6 +21,7 @@
 # VSHMEM_MANY=1000000   semaphore sets, and queues, in one pool
 # MPI_KILLS=10          of each part of a job of each MPI (tests/mpi/cases/kills.sh)
 # All of mpi4py's and OpenCoarrays' own tests are run between machines (MPI_FULL), and the HPC Challenge.
+# vshmem balance's policy is compared with other rules, as docs/balance.md has it.
 # Machines boot a disk image (tests/machines/cases/image.sh).
 # The newest MPIs of PyPI and the QEMU of Debian 13's backports are tried (tests/newest), and it is said what
 # has changed.
@@ -45,7 +46,7 @@ export VSHMEM_MANY="${VSHMEM_MANY:-1000000}" SEEDS="${SEEDS:-200}"
 
 # unit_tests WORD...: what cargo says of them in the end, as other suites do
 unit_tests() {
-    scripts/cargo.sh --exec test --locked --quiet --lib "$@" |
+    scripts/cargo.sh --exec test --locked --quiet "$@" |
         sed '/^$/d; s/ passed; \([0-9]* failed\);.*/ passed, \1/'
 }
 
@@ -75,7 +76,7 @@ failed=0
 part() { # part NAME SETTING COMMAND...
     name=$1 setting=$2
     shift 2
-    all="woken hostile storm machines clusters images kmod crash seeds fuzz many mpi newest packages"
+    all="woken hostile storm machines clusters images kmod crash seeds rules fuzz many mpi newest packages"
     case " ${SOAK_PARTS:-$all} " in
     *" $name "*) ;;
     *) return 0 ;;
@@ -113,7 +114,9 @@ part kmod "$KMOD_SECONDS s on kernels that watch" env DEBUG_KERNEL=1 tests/kmod/
 part crash "$CRASH_ROUNDS rounds" env CRASH_PARTS=steps tests/crash/run.sh "$VSHMEM_LIB"
 part seeds "$SEEDS seeds" with_seeds "$SEEDS" seeded_tests
 part fuzz "$FUZZ_STEPS steps" scripts/fuzz.sh pool
-part many "$VSHMEM_MANY objects" unit_tests --release -p vshmem-ipc tests::many
+part rules "balance beside other rules and a published table" \
+    unit_tests --release -p vshmem-balance --test policy -- --ignored
+part many "$VSHMEM_MANY objects" unit_tests --release --lib -p vshmem-ipc tests::many
 part mpi "other people's tests of MPI, whole" env MPI_FULL=1 tests/mpi/run.sh
 part newest "what registries have by now" tests/newest/run.sh
 part packages "built in Debian 13, a guest by cloud-init" env PACKAGES_FULL=1 tests/packages/run.sh trixie

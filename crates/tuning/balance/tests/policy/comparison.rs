@@ -76,6 +76,7 @@ fn machines(topology: &Topology, load: f64) -> Vec<Workload> {
 }
 
 #[test]
+#[ignore = "it takes many seconds: make soak runs it"]
 fn the_policy_makes_machines_faster_than_other_rules_do() {
     let topology = large_host();
     for load in [0.4, 0.75, 1.0, 1.3, 1.6] {

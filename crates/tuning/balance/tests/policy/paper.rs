@@ -250,6 +250,7 @@ fn figure(table: &Table, wanted: Scheduling, vcpus: usize) -> f64 {
 }
 
 #[test]
+#[ignore = "it takes many seconds: make soak runs it"]
 fn the_model_fits_its_rows_and_has_the_order_of_the_others() {
     let table = table(1);
     println!("{}", text(&table));
