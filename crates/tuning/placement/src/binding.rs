@@ -113,8 +113,8 @@ pub fn look(process: i32, placed: &Placed) -> Result<(Resident, Vec<String>)> {
     Ok(compared(placed, &mappings, &extents))
 }
 
-/// The memory of a machine that runs in this process, whose parts have these lengths in bytes: by those, since
-/// nothing else tells it from the process's own.
+/// The memory of a machine that runs in this process, whose parts have these lengths in bytes: by those,
+/// since nothing else tells it from the process's own.
 pub fn machine_memory(process: i32, lengths: &[u64]) -> Result<Resident> {
     let (mappings, extents) = mappings_of(process)?;
     let is_part = |extent: &Extent| extent.is_machine && lengths.contains(&extent.length);
