@@ -43,8 +43,6 @@ pub struct Page {
     pub memberships: [Membership; MAX_POOLS],
     /// The thread that is inside the gate, by the address of its thread-local block, or forks; 0: none.
     pub owner: AtomicUsize,
-    /// The values that the process has last given to semaphores.
-    pub guesses: sem::shortcut::Guesses,
 }
 
 // SAFETY: `liveness` is only touched under the gate; the rest is atomic.
@@ -73,8 +71,7 @@ pub fn existing() -> Option<&'static Page> {
     (!page.is_null()).then(|| unsafe { &*page })
 }
 
-/// The page for calls that look for a shortcut, and write nothing but guesses about semaphores: there is no
-/// shortcut before the page was made.
+/// The page for calls that look for a shortcut, and write nothing: there is none before the page was made.
 #[inline(always)]
 pub fn of_shortcuts() -> &'static Page {
     // SAFETY: once published, the page stays mapped for the process's life, and so does a static one; zeros

@@ -4,22 +4,6 @@
 //! the entry says now. An entry that says the same of id, mode, maker, size and place is the same set, or one
 //! that differs from it in nothing that matters here; so an id that comes back after all sequence numbers
 //! leads nowhere else. The semaphore lies in what was checked, even if the entry says otherwise now.
-//!
-//! # Guesses
-//! A processor is slow to load what its last locked instruction has stored. So a process keeps what it last
-//! made of a semaphore, and swaps that without loading it, in the hope that nobody was there meanwhile. That
-//! is no less than to load it first:
-//! * The swap itself tells whether the word is what was guessed. A guess is a word that this process has
-//!   written: it has no SLOW, and the process's pid, so what comes of it is right for whatever semaphore it
-//!   is found in.
-//! * What is asked after the value was read by those that load it (is the set the same, is there no
-//!   adjustment) is asked here after the call began and before the swap. If the set was removed in between
-//!   and its memory became another one's, the semaphore has another generation, as there
-//!   ([`super::fast`]); that a word of the same generation has this process's pid could only be its
-//!   own doing.
-//!
-//! A guess that fails is forgotten. Another is kept only where the process finds its own pid in a semaphore:
-//! where several use it in turn, to guess would cost one more swap each time.
 
 use super::fast::store_time;
 use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
@@ -88,21 +72,19 @@ fn is_same(entry: &Sem, id: i32, word: impl Fn(usize) -> u64) -> bool {
         && entry.cells.load(Relaxed) == word(CELLS)
 }
 
-/// One P or V by a guess, or by a load where there is none, if nothing stands in its way and `id` still names
-/// the set. `None` says nothing. The time has to be recorded yet. Step by step, each with few values to keep:
-/// so few registers have to be saved.
+/// One P or V, if nothing stands in its way and `id` still names the set. `None` says nothing. The time has to
+/// be recorded yet. Step by step, each with few values to keep: so few registers have to be saved.
 ///
 /// # Safety
 /// Each of the words is one of a shortcut, made in this process, whose pool is still mapped; and they are all
 /// of the same one if `are_of_one` says so after they were read.
 #[inline(always)]
-pub unsafe fn op_guessed(
+pub unsafe fn op(
     words: &[AtomicU64; WORDS],
-    are_of_one: impl FnOnce() -> bool,
+    are_of_one: impl Fn() -> bool,
     id: i32,
     num: u16,
     op: impl FnOnce() -> i16,
-    guesses: &Guesses,
 ) -> Option<Performed> {
     let word = |i: usize| words[i].load(Relaxed);
     if u64::from(num) >= word(NSEMS) {
@@ -110,42 +92,20 @@ pub unsafe fn op_guessed(
     }
     // SAFETY: as the caller vouches.
     let entry = unsafe { entry_at(word(ENTRY)) };
-    if !is_same(entry, id, word) {
-        return None;
-    }
     let first = word(FIRST);
     if !are_of_one() {
         return None;
     }
     // SAFETY: as the caller vouches; all words are of one shortcut.
     let cell = unsafe { cell_at(first, num.into()) };
-    let guess = guesses.of(cell);
-    let kept = guess.load(Relaxed);
+    let (lo, hi) = cell.load();
     let op = op();
-    if kept == 0 {
-        let (lo, hi) = cell.load();
-        let new = value(lo) + i32::from(op);
-        // SEMVMX is all ones: a negative number is above it, too.
-        let may = op != 0 && hi == 0 && lo & SLOW == 0 && new as u32 <= SEMVMX as u32;
-        let new = with_value(lo, new, word(PID));
-        let done = may && is_same(entry, id, word) && cell.cas_low(lo, new);
-        if done && lo >> 32 == new >> 32 {
-            guess.store(new ^ NONE, Relaxed);
-        }
-        return done.then_some(Performed(entry));
-    }
-    let guessed = kept ^ NONE;
-    // Of a value that is too large or negative, too, one of these bits is set.
-    let new = guessed.wrapping_add(op as u64);
-    if cell.hi.load(Acquire) != 0 || new & NONE != 0 || op == 0 {
-        return None;
-    }
-    if !cell.cas_low(guessed, new) {
-        guess.store(0, Relaxed);
-        return None;
-    }
-    guess.store(new ^ NONE, Relaxed);
-    Some(Performed(entry))
+    let new = value(lo) + i32::from(op);
+    // SEMVMX is all ones: a negative number is above it, too.
+    let may = op != 0 && hi == 0 && lo & SLOW == 0 && new as u32 <= SEMVMX as u32;
+    let new = with_value(lo, new, word(PID));
+    let done = may && is_same(entry, id, word) && are_of_one() && cell.cas_low(lo, new);
+    done.then_some(Performed(entry))
 }
 
 impl Shortcut {
@@ -195,35 +155,20 @@ impl Shortcut {
         is_same(self.entry(), id, |i| self.0[i])
     }
 
-    /// One P or V, after [`op_guessed`] has failed. As long as only the value is in the way it looks again if
-    /// it `may`.
-    pub fn op(
-        &self,
-        id: i32,
-        sop: Sembuf,
-        guesses: &Guesses,
-        may: impl Fn(u32) -> bool,
-    ) -> Option<Performed> {
-        let cell = self.cell(sop.num)?;
+    /// Is the value enough for a P or V, or does it become so while the caller `may` wait for it, round by
+    /// round?
+    pub fn awaits_value(&self, sop: Sembuf, may: impl Fn(u32) -> bool) -> bool {
+        let Some(cell) = self.cell(sop.num) else { return false };
         let mut rounds = 0;
         loop {
-            let (lo, hi) = cell.load();
-            if hi != 0 || lo & SLOW != 0 || !self.is_same(id) {
-                return None;
+            let lo = cell.lo.load(Relaxed);
+            if lo & SLOW == 0 && value(lo) + i32::from(sop.op) >= 0 {
+                return true;
             }
-            let new = value(lo) + i32::from(sop.op);
-            let new_lo = with_value(lo, new, self.0[PID]);
-            if new < 0 && may(rounds) {
-                rounds += 1;
-                continue;
+            if lo & SLOW != 0 || !may(rounds) {
+                return false;
             }
-            // SEMVMX is all ones: a negative number is above it, too.
-            if new as u32 > SEMVMX as u32 || !cell.cas_low(lo, new_lo) {
-                return None;
-            }
-            let was_mine = lo >> 32 == new_lo >> 32;
-            guesses.of(cell).store(if was_mine { new_lo ^ NONE } else { 0 }, Relaxed);
-            return Some(Performed(self.entry()));
+            rounds += 1;
         }
     }
 
@@ -256,41 +201,6 @@ impl Shortcut {
         let new_lo = with_value(lo, new.into(), self.0[PID]);
         let new_hi = Beside { owner: c.me, adjust: adjust.into() }.word();
         cell.cas((lo, hi), (new_lo, new_hi)).is_ok().then_some(Performed(entry))
-    }
-}
-
-/// Guesses: the words that a process has last made of semaphores. Zeros: of none. In the process's own
-/// memory.
-pub struct Guesses([AtomicU64; 64]);
-
-/// The bits that no guess has, and one of which is set in a guess and an operation that don't make a value.
-/// What is kept is inverted there: zeros have both, whatever the operation is.
-const NONE: u64 = SLOW | SLOW >> 1;
-const _: () = assert!(SEMVMX as u64 + 1 == SLOW >> 1);
-
-impl Default for Guesses {
-    fn default() -> Guesses {
-        Guesses::new()
-    }
-}
-
-impl Guesses {
-    /// None.
-    pub const fn new() -> Guesses {
-        Guesses([const { AtomicU64::new(0) }; 64])
-    }
-
-    /// Forgets all of them.
-    #[cfg(all(test, feature = "model"))]
-    pub fn forget(&self) {
-        self.0.iter().for_each(|guess| guess.store(0, Relaxed));
-    }
-
-    /// Where what was made of a semaphore is kept; others share the place.
-    #[inline(always)]
-    fn of(&self, cell: &Pair) -> &AtomicU64 {
-        let address = core::ptr::from_ref(cell).addr();
-        &self.0[address / size_of::<Pair>() % self.0.len()]
     }
 }
 

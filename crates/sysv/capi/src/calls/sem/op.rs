@@ -7,10 +7,9 @@ use crate::thread::{addresses, permit};
 use core::mem::MaybeUninit;
 use core::time::Duration;
 use libc::timespec;
-use vshmem_ipc::sem::shortcut::{op_guessed, Performed, Shortcut};
+use vshmem_ipc::sem::shortcut::{self as remembered, Performed, Shortcut};
 use vshmem_ipc::sem::{self, Sembuf};
 use vshmem_ipc::Errno;
-use vshmem_pool::Ctx;
 
 /// Operations of a call that are copied to the stack before they are looked at, at the most, so that no other
 /// thread changes them meanwhile. Few: the stack may be a signal handler's.
@@ -37,8 +36,8 @@ pub unsafe fn op_or(id: i32, sops: *mut Sembuf, count: usize, slow: Semop) -> i3
     }
 }
 
-/// One operation on a set that is remembered, where a guess has failed or there is something to undo, or else
-/// by `slow`. A function of its own, so that `semop` itself has nothing to save and restore.
+/// One operation on a set that is remembered, which has to wait for a moment or is to be undone, or else by
+/// `slow`. A function of its own, so that `semop` itself has nothing to save and restore.
 ///
 /// # Safety
 /// As [`op_or`].
@@ -68,14 +67,14 @@ unsafe fn try_shortcut(id: i32, sops: *const Sembuf) -> Option<Performed> {
     if flg & sem::SEM_UNDO != 0 {
         return None;
     }
-    let page = page::of_shortcuts();
-    let (words, are_of_one) = shortcuts::place(&page.sets, id).look(shortcut::key(id))?;
+    let sets = &page::of_shortcuts().sets;
+    let (words, are_of_one) = shortcuts::place(sets, id).look(shortcut::key(id))?;
     // SAFETY: found readable; words of shortcuts to sets in pools to which the process is known, so they are
     // mapped.
     unsafe {
         let num = (&raw const (*sops).num).read_unaligned();
         let op = || (&raw const (*sops).op).read_unaligned();
-        op_guessed(words, are_of_one, id, num, op, &page.guesses)
+        remembered::op(words, are_of_one, id, num, op)
     }
 }
 
@@ -101,34 +100,31 @@ unsafe fn try_remembered(id: i32, sops: *const Sembuf) -> bool {
     }
     // SAFETY: found readable. Copied, since the program may change it at any time.
     let sop = unsafe { sops.read_unaligned() };
-    if sop.is_plain() {
-        return try_loaded(id, sop);
-    }
-    sop.op != 0 && known().is_some_and(|ctx| try_undone(&ctx, id, sop))
+    let performed = if sop.is_plain() {
+        // SAFETY: as the caller vouches.
+        awaits_value(id, sop).then(|| unsafe { try_shortcut(id, sops) }).flatten()
+    } else {
+        try_undone(id, sop)
+    };
+    performed.is_some_and(|performed| record_time(performed) == 0)
 }
 
-/// One operation on a set that is remembered, where a guess has failed.
-#[inline(always)]
-fn try_loaded(id: i32, sop: Sembuf) -> bool {
-    let Some(words) = shortcut::find(|page| &page.sets, id) else {
-        return false;
-    };
-    // SAFETY: as in `try_shortcut`; they are of one.
-    let set = unsafe { Shortcut::of_words(words) };
+/// Is the value of a semaphore of a set that is remembered enough, or will it be in a moment?
+fn awaits_value(id: i32, sop: Sembuf) -> bool {
     let may_wait = sop.op < 0 && !sop.nowait();
-    let may = |rounds| may_wait && shortcut::looks_again(rounds);
-    let performed = set.op(id, sop, &page::of_shortcuts().guesses, may);
-    performed.is_some_and(|performed| record_time(performed) == 0)
+    shortcut::find(|page| &page.sets, id).is_some_and(|words| {
+        // SAFETY: as in `try_shortcut`; they are of one.
+        let set = unsafe { Shortcut::of_words(words) };
+        set.awaits_value(sop, |rounds| may_wait && shortcut::looks_again(rounds))
+    })
 }
 
-/// One operation with `SEM_UNDO` on a set that is remembered.
-fn try_undone(ctx: &Ctx, id: i32, sop: Sembuf) -> bool {
-    let Some(words) = shortcut::find(|page| &page.sets, id) else {
-        return false;
-    };
+/// One P or V with `SEM_UNDO` on a set that is remembered.
+fn try_undone(id: i32, sop: Sembuf) -> Option<Performed> {
+    let ctx = known().filter(|_| sop.op != 0)?;
+    let words = shortcut::find(|page| &page.sets, id)?;
     // SAFETY: as in `try_shortcut`.
-    let performed = unsafe { Shortcut::of_words(words) }.op_undone(ctx, id, sop);
-    performed.is_some_and(|performed| record_time(performed) == 0)
+    unsafe { Shortcut::of_words(words) }.op_undone(&ctx, id, sop)
 }
 
 /// Remembers a set: the next operation on it takes a shortcut.

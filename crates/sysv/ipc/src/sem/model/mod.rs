@@ -5,7 +5,7 @@ mod undoing;
 mod waiting;
 
 use super::set::{Set, SLOW};
-use super::shortcut::{op_guessed, Guesses, Shortcut};
+use super::shortcut::{self, Shortcut};
 use super::{Sembuf, SEM_UNDO};
 use crate::modelled::is_in_order;
 use crate::{sem, waiters, Ctx, Errno, IPC_NOWAIT, IPC_PRIVATE};
@@ -28,14 +28,10 @@ fn undone(by: i16) -> Sembuf {
     Sembuf { flg: IPC_NOWAIT as i16 | SEM_UNDO, ..op(by) }
 }
 
-/// What each process has last made of semaphores.
-static GUESSES: [Guesses; 4] = [const { Guesses::new() }; 4];
-
 /// Processes forget what they remember of the runs before.
 fn forget() {
     waiters::forget_last();
     super::repay::forget_turn();
-    GUESSES.iter().for_each(Guesses::forget);
 }
 
 /// As the library does it.
@@ -44,11 +40,9 @@ fn semop(c: &Ctx, id: i32, sop: Sembuf) -> Result<(), Errno> {
         if sop.undo() {
             return set.op_undone(c, id, sop);
         }
-        let (guesses, words) =
-            (&GUESSES[c.me.slot as usize % GUESSES.len()], set.words().map(AtomicU64::new));
+        let words = set.words().map(AtomicU64::new);
         // SAFETY: of this shortcut.
-        let done = unsafe { op_guessed(&words, || true, id, sop.num, || sop.op, guesses) };
-        done.or_else(|| set.op(id, sop, guesses, |_| false))
+        unsafe { shortcut::op(&words, || true, id, sop.num, || sop.op) }
     };
     if let Some(performed) = Shortcut::to(c, id).filter(|_| sop.op != 0).and_then(by_shortcut) {
         performed.at(c.kernel.now());

@@ -9,14 +9,11 @@ fn plain(num: u16, op: i16) -> Sembuf {
     Sembuf { num, op, flg: 0 }
 }
 
-/// A caller that does not look again.
-const ONCE: fn(u32) -> bool = |_| false;
-
-/// An operation by a guess, without what `op` does where it fails.
-fn guessed(set: &Shortcut, id: i32, sop: Sembuf, guesses: &Guesses) -> bool {
+/// One P or V, as the library makes it.
+fn op(set: &Shortcut, id: i32, sop: Sembuf) -> Option<Performed> {
     let words = set.words().map(AtomicU64::new);
     // SAFETY: of this shortcut.
-    unsafe { op_guessed(&words, || true, id, sop.num, || sop.op, guesses) }.is_some()
+    unsafe { super::op(&words, || true, id, sop.num, || sop.op) }
 }
 
 fn to(c: &Ctx, id: i32) -> Shortcut {
@@ -27,52 +24,38 @@ fn to(c: &Ctx, id: i32) -> Shortcut {
 
 #[test]
 fn it_does_what_the_call_does_or_nothing() {
-    let (world, guesses) = (World::new(1 << 20), &Guesses::new());
+    let world = World::new(1 << 20);
     let process = world.process();
     let c = &process.ctx();
     let id = sem::get(c, IPC_PRIVATE, 3, 0o600).unwrap();
     let set = to(c, id);
-    assert!(
-        set.op(id, plain(2, 5), guesses, ONCE).is_some() && set.op(id, plain(2, -4), guesses, ONCE).is_some()
-    );
-    set.op(id, plain(2, 1), guesses, ONCE).unwrap().at(77);
+    assert!(op(&set, id, plain(2, 5)).is_some() && op(&set, id, plain(2, -4)).is_some());
+    op(&set, id, plain(2, 1)).unwrap().at(77);
     assert_eq!((sem::getval(c, id, 2), sem::getpid(c, id, 2)), (Ok(2), Ok(process.pid())));
     assert_eq!(sem::stat(c, id).unwrap().otime, 77);
     for too_much in [plain(2, -3), plain(2, sem::SEMVMX as i16), plain(3, 1), plain(u16::MAX, 1)] {
-        assert!(set.op(id, too_much, guesses, ONCE).is_none(), "{too_much:?}");
+        assert!(op(&set, id, too_much).is_none(), "{too_much:?}");
     }
     sem::op(c, id, &[Sembuf { flg: SEM_UNDO, ..plain(0, 1) }], None).unwrap();
-    assert!(set.op(id, plain(0, 1), guesses, ONCE).is_none(), "somebody may be dead");
+    assert!(op(&set, id, plain(0, 1)).is_none(), "somebody may be dead");
     sem::setval(c, id, 1, 7).unwrap();
     sem::remove(c, id).unwrap();
-    assert!(set.op(id, plain(1, 1), guesses, ONCE).is_none(), "it is removed");
+    assert!(op(&set, id, plain(1, 1)).is_none(), "it is removed");
 }
 
 #[test]
-fn a_guess_is_right_or_nothing_happens() {
-    let (world, guesses) = (World::new(1 << 20), &Guesses::new());
-    let (process, other) = (world.process(), world.process());
+fn a_value_is_awaited_as_long_as_the_caller_may() {
+    let world = World::new(1 << 20);
+    let process = world.process();
     let c = &process.ctx();
-    let id = sem::get(c, IPC_PRIVATE, 3, 0o600).unwrap();
+    let id = sem::get(c, IPC_PRIVATE, 2, 0o600).unwrap();
     let set = to(c, id);
-    let by_guess = |op| guessed(&set, id, plain(2, op), guesses);
-    assert!(!by_guess(0) && !by_guess(-1) && !by_guess(i16::MIN), "there is no guess");
-    let is_kept = || guesses.0.iter().any(|guess| guess.load(Relaxed) != 0);
-    assert!(by_guess(1) && !is_kept(), "it was nobody's");
-    assert!(by_guess(1) && is_kept() && by_guess(5) && by_guess(-4));
-    assert_eq!((sem::getval(c, id, 2), sem::getpid(c, id, 2)), (Ok(3), Ok(process.pid())));
-    assert!(!by_guess(0) && !by_guess(-4) && !by_guess(i16::MIN) && !by_guess(sem::SEMVMX as i16 - 2));
-    assert!(by_guess(sem::SEMVMX as i16 - 3) && !by_guess(1) && by_guess(-sem::SEMVMX as i16));
-    assert!(!guessed(&set, id, plain(3, 1), guesses));
-    sem::op(&other.ctx(), id, &[plain(2, 1)], None).unwrap();
-    assert!(!by_guess(-1) && is_kept());
-    assert!(set.op(id, plain(2, -1), guesses, ONCE).is_some() && !is_kept(), "it was another's");
-    assert!(by_guess(1) && by_guess(1) && is_kept());
-    sem::op(&other.ctx(), id, &[Sembuf { flg: SEM_UNDO, ..plain(2, 1) }], None).unwrap();
-    assert!(!by_guess(-1), "somebody may be dead");
-    assert_eq!(sem::getval(c, id, 2), Ok(3));
-    sem::remove(c, id).unwrap();
-    assert!(!by_guess(-1) && world.is_untouched_outside());
+    let give_in = |last| move |round| (round == last).then(|| sem::setval(c, id, 1, 1).unwrap()).is_none();
+    assert!(set.awaits_value(plain(1, 1), |_| false) && !set.awaits_value(plain(1, -1), |round| round < 9));
+    assert!(set.awaits_value(plain(1, -1), |round| give_in(3)(round) || round < 9));
+    assert!(!set.awaits_value(plain(2, 1), |_| true), "no such semaphore");
+    set.cell(1).unwrap().lo.fetch_or(SLOW, Relaxed);
+    assert!(!set.awaits_value(plain(1, -1), |_| true), "others come first");
 }
 
 #[test]
@@ -108,25 +91,25 @@ fn an_adjustment_of_the_process_stays_beside_the_semaphore() {
 
 #[test]
 fn it_ends_where_the_set_becomes_another() {
-    let (world, guesses) = (World::new(1 << 20), &Guesses::new());
+    let world = World::new(1 << 20);
     let process = world.process();
     let c = &process.ctx();
     let id = sem::get(c, IPC_PRIVATE, 3, 0o600).unwrap();
     let set = to(c, id);
     sem::set(c, id, 1000, 1000, 0o400).unwrap();
-    assert!(set.op(id, plain(0, 1), guesses, ONCE).is_none(), "another mode");
+    assert!(op(&set, id, plain(0, 1)).is_none(), "another mode");
     sem::set(c, id, 1000, 1000, 0o600).unwrap();
-    assert!(set.op(id, plain(0, 1), guesses, ONCE).is_some());
+    assert!(op(&set, id, plain(0, 1)).is_some());
     let entry = c.pool.sem(c.pool.ids().index(id)).unwrap(); // unpaid
 
     // As with an id that has come back after all others.
     entry.cells.fetch_add(16, Relaxed);
-    assert!(set.op(id, plain(0, 1), guesses, ONCE).is_none(), "another place");
+    assert!(op(&set, id, plain(0, 1)).is_none(), "another place");
     entry.cells.fetch_sub(16, Relaxed);
     entry.nsems.store(2, Relaxed);
-    assert!(set.op(id, plain(0, 1), guesses, ONCE).is_none(), "another size");
+    assert!(op(&set, id, plain(0, 1)).is_none(), "another size");
     entry.nsems.store(3, Relaxed);
-    assert!(set.op(id, plain(0, 1), guesses, ONCE).is_some());
+    assert!(op(&set, id, plain(0, 1)).is_some());
 }
 
 #[test]
@@ -148,7 +131,7 @@ fn it_is_for_the_maker_or_for_all() {
 
 #[test]
 fn it_never_leads_out_of_what_was_checked() {
-    let (world, guesses) = (World::new(1 << 20), &Guesses::new());
+    let world = World::new(1 << 20);
     let process = world.process();
     let c = &process.ctx();
     let id = sem::get(c, IPC_PRIVATE, 2, 0o600).unwrap();
@@ -159,13 +142,12 @@ fn it_never_leads_out_of_what_was_checked() {
         for word in [&entry.nsems, &entry.cells] {
             let good = word.swap(bad, Relaxed);
             for num in [0, 1, 2, 3, u16::MAX] {
-                assert!(!guessed(&set, id, plain(num, 1), guesses));
-                assert!(set.op(id, plain(num, 1), guesses, ONCE).is_none());
+                assert!(op(&set, id, plain(num, 1)).is_none());
             }
             word.store(good, Relaxed);
         }
     }
-    assert!(set.op(id, plain(1, 1), guesses, ONCE).is_some() && world.is_untouched_outside());
+    assert!(op(&set, id, plain(1, 1)).is_some() && world.is_untouched_outside());
 }
 
 #[test]
@@ -182,7 +164,7 @@ fn an_adjustment_names_a_process_of_its_own_pool() {
 
 #[test]
 fn an_id_that_another_user_has_by_now_leads_nowhere() {
-    let (world, guesses) = (World::new(1 << 20), &Guesses::new());
+    let world = World::new(1 << 20);
     let (process, victim) = (world.process(), world.process());
     victim.set_cred(Cred { uid: 2000, gid: 2000, caps: 0 });
     let (c, v) = (&process.ctx(), &victim.ctx());
@@ -197,5 +179,5 @@ fn an_id_that_another_user_has_by_now_leads_nowhere() {
     let theirs = sem::get(v, IPC_PRIVATE, 1, 0o600).unwrap();
     assert_eq!(theirs, id);
     assert_eq!(sem::op(c, id, &[plain(0, 1)], None), Err(crate::Errno::EACCES));
-    assert!(set.op(id, plain(0, 1), guesses, ONCE).is_none(), "another user's set was changed");
+    assert!(op(&set, id, plain(0, 1)).is_none(), "another user's set was changed");
 }
