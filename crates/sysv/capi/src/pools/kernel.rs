@@ -201,7 +201,6 @@ impl Kernel for OpenPool {
 
     fn spinning(&self) {
         vshmem_wait::spin::pause();
-        cred::keep();
     }
 
     fn spun(&self, worth_it: bool) {
