@@ -52,13 +52,13 @@ demo: ## two virtual machines, unmodified programs, a table and a plot
 	@scripts/build.sh demo
 	@lab/vshmem-lab demo
 
-test: ## what every change needs (a quarter of an hour); installs what it needs as demo does
+test: ## what every change needs (ten minutes); installs what it needs as demo does
 	@scripts/prepare.sh --install build
 	@scripts/prepare.sh --install $(or $(SUITES),$(shell scripts/test.sh --list-quick)) || echo 'Suites are skipped for what is missing.'
 	@$(MAKE) --no-print-directory build
 	@scripts/test.sh $(SUITES)
 
-test-all: ## lint and every test suite (about an hour)
+test-all: ## lint and every test suite (three quarters of an hour)
 	@scripts/prepare.sh --install build test lint || echo 'Suites are skipped for what is missing.'
 	@$(MAKE) --no-print-directory build
 	@scripts/build.sh tests
