@@ -21,7 +21,7 @@ target=${CARGO_TARGET_DIR:-$root/target}
 logs=$root/target/test
 mkdir -p "$logs"
 # The same random cases in each run: a change is judged by itself, not by luck. `make soak` looks for others.
-export PROPTEST_RNG_SEED="${PROPTEST_RNG_SEED:-1}" FUZZ_SEED="${FUZZ_SEED:-1}"
+export PROPTEST_RNG_SEED="${PROPTEST_RNG_SEED:-1}" FUZZ_SEED="${FUZZ_SEED:-1}" HOSTILE_SEED="${HOSTILE_SEED:-1}"
 export VSHMEM_DIFFERENTIAL_SEED="${VSHMEM_DIFFERENTIAL_SEED:-1}"
 cargo="$root/scripts/cargo.sh --exec"
 
@@ -40,7 +40,7 @@ differential|15m|tests/differential/Cargo.toml|$cargo test --release --manifest-
 crash|15m|tests/crash/run.sh|tests/crash/run.sh $target/release/libvshmem.so
 fuzz|15m|scripts/fuzz.sh|env SECONDS_EACH=${FUZZ_SECONDS:-20} scripts/fuzz.sh
 sanitize|10m|scripts/sanitize.sh|scripts/sanitize.sh $target/release/libvshmem.so
-hostile|10m|tests/hostile/run.sh|tests/hostile/run.sh $target/release/libvshmem.so
+hostile|10m|tests/hostile/run.sh|env HOSTILE_ROUNDS=${HOSTILE_ROUNDS:-5} tests/hostile/run.sh $target/release/libvshmem.so
 programs|15m|tests/programs/run.sh|tests/programs/run.sh
 install|10m|scripts/check-install.sh|scripts/check-install.sh
 bindings|10m|tests/bindings/run.sh|tests/bindings/run.sh
