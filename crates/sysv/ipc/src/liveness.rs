@@ -77,16 +77,11 @@ fn reap_some(c: &Ctx, from: u32) {
     }
 }
 
-/// A `*get` call: `try_get` and, if it found no memory or no entry free and that `may_help`, once more after
-/// room was made.
-pub fn with_room(
-    c: &Ctx,
-    may_help: bool,
-    try_get: impl Fn(&SignalsBlocked) -> Result<i32, Errno>,
-) -> Result<i32, Errno> {
+/// A `*get` call: `try_get` and, if it found no memory or no entry free, once more after room was made.
+pub fn with_room(c: &Ctx, try_get: impl Fn(&SignalsBlocked) -> Result<i32, Errno>) -> Result<i32, Errno> {
     let signals = SignalsBlocked::attentive(c.kernel);
     match try_get(&signals) {
-        Err(Errno::ENOMEM | Errno::ENOSPC) if may_help && free_up(c, &signals) => {
+        Err(Errno::ENOMEM | Errno::ENOSPC) if free_up(c, &signals) => {
             signals.nothing_changed();
             try_get(&signals)
         }

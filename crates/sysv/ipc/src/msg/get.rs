@@ -10,7 +10,7 @@ use vshmem_pool::log::Log;
 
 /// `msgget`.
 pub fn get(c: &Ctx, key: i32, flg: i32) -> Result<i32, Errno> {
-    liveness::with_room(c, true, |signals| try_get(c, signals, key, flg))
+    liveness::with_room(c, |signals| try_get(c, signals, key, flg))
 }
 
 fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, flg: i32) -> Result<i32, Errno> {

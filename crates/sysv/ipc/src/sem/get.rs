@@ -12,7 +12,7 @@ pub fn get(c: &Ctx, key: i32, nsems: i32, flg: i32) -> Result<i32, Errno> {
     if nsems < 0 || nsems > c.pool.limits().semmsl as i32 {
         return Err(Errno::EINVAL);
     }
-    liveness::with_room(c, true, |signals| try_get(c, signals, key, nsems as u32, flg))
+    liveness::with_room(c, |signals| try_get(c, signals, key, nsems as u32, flg))
 }
 
 fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, nsems: u32, flg: i32) -> Result<i32, Errno> {
