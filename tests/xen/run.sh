@@ -108,7 +108,7 @@ begins() {
 boot
 for _ in 1 2; do
     begins && break
-    echo "dom0 has not started in 180 seconds; it is started anew"
+    echo "unsteady: dom0 has not started in 180 seconds; it is started anew"
     kill "$qemu"
     wait "$qemu" || true
     boot
