@@ -21,8 +21,8 @@ xenstored && xen-init-dom0 >/dev/null && xenconsoled --log=guest --log-dir=/var/
 # started again by `need`. In the emulator that happens now and then, mostly before a guest does anything of
 # its own, but also while it works or idles. It is the emulator's way from Xen into a guest that goes wrong:
 # of the registers that Xen prints then, on the console, RIP, RSP and CR3 are mostly Xen's own, or RIP is the
-# guest's next instruction after a hypercall. Or its kernel panics, since it is interrupted where it has
-# forbidden that, also if QEMU has both processors in one thread.
+# guest's next instruction after a hypercall. It happens to guests that keep one processor, too; and if one
+# thread of QEMU's has both processors, a guest's kernel is interrupted where it has forbidden that.
 fault() {
     for guest in $(xl list | awk '$5 ~ /sr.$/ { print $1 }'); do
         [ ! -e "/tmp/$guest.up" ] || return 0
