@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use vshmem_base::{error, user::Identity, Result};
 use vshmem_session::commands::job::Job;
-use vshmem_session::commands::launch::{launch, Host, Launch};
+use vshmem_session::commands::launch::{launch, JobHost, Launch};
 use vshmem_session::commands::location::{Location, Reached};
 
 const VSHMEM: &str = env!("CARGO_BIN_EXE_vshmem");
 
 /// A host that is reached; commands there have the variable `HOST`.
-fn host(name: &str, program: &Path) -> Host {
+fn host(name: &str, program: &Path) -> JobHost {
     // As with a container's runtime, standard input and output are two pipes.
     let pipes = format!("cat | HOST={name} \"$@\" | cat");
     let prefix = vec!["sh".into(), "-c".into(), pipes.into(), "sh".into()];
     let reached = Reached { name: name.into(), prefix, program: program.into() };
     let location = Location::Reached(reached);
     let job = Job::new(location, name.into(), &[], Some(Path::new("/")), Identity::current());
-    Host { name: name.into(), job }
+    JobHost { name: name.into(), job }
 }
 
 /// A place for what commands write.

@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use verify::Watch;
 use vshmem_base::Result;
-use vshmem_session::commands::launch::{launch, Host, Launch};
+use vshmem_session::commands::launch::{launch, JobHost, Launch};
 
 /// Runs a job. The exit code is the launcher's.
 pub fn mpirun(mpirun: Mpirun) -> Result<u8> {
@@ -41,7 +41,7 @@ pub fn mpirun(mpirun: Mpirun) -> Result<u8> {
 }
 
 fn run(plan: &Plan) -> Result<u8> {
-    let hosts = plan.hosts.iter().map(|host| Host { name: host.name.clone(), job: plan.job(host) });
+    let hosts = plan.hosts.iter().map(|host| JobHost { name: host.name.clone(), job: plan.job(host) });
     let command = |rsh: &Path| plan.mpi.command(&plan.line, rsh);
     let mpi = plan.mpi.clone();
     let admit = move |words: &[OsString]| mpi.admit(words);

@@ -18,10 +18,10 @@ use vshmem_inspect::processes;
 use vshmem_placement::{binding, cpuset::CpuSet};
 use vshmem_session::agent::session::testing::Machine;
 use vshmem_session::commands::channel::Channel;
-use vshmem_session::commands::group::Group;
 use vshmem_session::commands::launch::requests::{Request, Requests};
 use vshmem_session::commands::launch::words;
 use vshmem_session::commands::output::{self, Output};
+use vshmem_session::commands::tasks::Tasks;
 use vshmem_session::wire::frame::{encode, Interruption, Parser, MAX_PAYLOAD};
 use vshmem_session::wire::greeting::{find_greeting, HELLO, WELCOME};
 use vshmem_session::wire::message::{AgentMessage, HostMessage};
@@ -125,7 +125,7 @@ fn frames(stream: &[u8]) {
 fn guest_session(stream: &[u8]) {
     let mut machine = Machine::echoes();
     for piece in stream.split(|c| *c == SEAM) {
-        machine.hear(piece);
+        machine.receive(piece);
         machine.work();
         assert!(machine.backlog() < 1 << 20, "what is not read is not kept");
     }
@@ -136,17 +136,17 @@ fn host_session(stream: &[u8]) {
     let (host, mut machine) = UnixStream::pair().expect("a pair");
     machine.set_nonblocking(true).expect("a socket");
     let said = Rc::new(RefCell::new(Vec::new()));
-    let outputs = [None, None, Some("vm0.2")].map(|label| Output::kept(label, &said));
-    let mut group = Group::on(Channel::on(host, [7; 16]), outputs.into());
+    let outputs = [None, None, Some("vm0.2")].map(|label| Output::recorded(label, &said));
+    let mut tasks = Tasks::on(Channel::on(host, [7; 16]), outputs.into());
     for piece in stream.split(|c| *c == SEAM) {
         let _ = machine.write(piece);
-        group.service(true).expect("a list takes all");
-        if let Some(room) = group.input_room(0) {
-            group.input(0, &vec![b'x'; room.min(100)]);
+        tasks.service(true).expect("a list takes all");
+        if let Some(room) = tasks.input_room(0) {
+            tasks.input(0, &vec![b'x'; room.min(100)]);
         }
-        group.signal(libc::SIGTERM);
-        for index in group.take_ended() {
-            let code = group.outcome(index).map(|outcome| outcome.code());
+        tasks.signal(libc::SIGTERM);
+        for index in tasks.take_ended() {
+            let code = tasks.outcome(index).map(|outcome| outcome.code());
             assert!(code.is_some(), "it has ended");
         }
     }
@@ -159,7 +159,7 @@ fn relay(stream: &[u8]) {
     let mut requests = Requests::default();
     let (mut tasks, mut answered) = (0, 0);
     for piece in stream.split(|c| *c == SEAM) {
-        let Ok(wanted) = requests.hear(piece) else {
+        let Ok(wanted) = requests.receive(piece) else {
             return;
         };
         for request in wanted {

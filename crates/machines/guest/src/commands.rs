@@ -10,7 +10,9 @@ use std::os::unix::fs::{chown, PermissionsExt};
 use std::path::Path;
 use vshmem_base::error::{error, Result};
 use vshmem_base::{descriptors, user};
-use vshmem_session::agent::command::{command, directory, join_group, spawn, Group, RunningCommand, Starter};
+use vshmem_session::agent::command::{
+    command, directory, join_group, spawn, Cgroup, RunningCommand, Starter,
+};
 use vshmem_session::agent::scratch::Scratches;
 use vshmem_session::wire::start::Start;
 
@@ -48,7 +50,7 @@ impl Starter for Commands {
         let _ = make_home(request);
         check_needs(&request.needs)?;
         let path = format!("/sys/fs/cgroup/vshmem.{}", self.started).into();
-        let (group, procs) = Group::make(path, request.ends_with_session);
+        let (group, procs) = Cgroup::create(path, request.ends_with_session);
         let mut command = command(request)?;
         command.current_dir(directory(request)?);
         join_group(&mut command, procs.ok(), request.terminal.is_some());
@@ -59,7 +61,7 @@ impl Starter for Commands {
         // Hundreds of programs that are running would otherwise compete with the one that is being started.
         let priority = HighPriority::raise();
         priority.reset_in(&mut command);
-        let scratch = self.scratches.give(request, &mut command);
+        let scratch = self.scratches.create(request, &mut command);
         Ok(spawn(command, request, Some(group))?.with(scratch))
     }
 

@@ -1,4 +1,4 @@
-//! Both ends of commands that run elsewhere: in machines, in containers, on other kernels.
+//! Sessions of commands that run elsewhere, at both ends: in machines, in containers, on other kernels.
 //!
 //! | module | subject |
 //! | --- | --- |

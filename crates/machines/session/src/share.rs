@@ -12,7 +12,7 @@ use vshmem_base::{library, user};
 
 /// The 9p mount tag of the files that machines see.
 pub const ROOT_TAG: &str = "root";
-/// The same for the files that they can write to.
+/// The 9p mount tag of the files that machines can write to.
 pub const WRITABLE_TAG: &str = "writable";
 
 /// The system's programs, libraries and configuration. `/usr/local` may be a file system of its own.
@@ -85,7 +85,7 @@ impl Share {
     }
 }
 
-/// What machines see: what the user wants, and what programs of the current directory need.
+/// The shares of machines: those that the user wants, and those that programs of the current directory need.
 pub fn choose(wanted: &[String], report: &mut dyn FnMut(&str)) -> Result<Vec<Share>> {
     let mut shares = Vec::new();
     for text in wanted {
@@ -169,7 +169,7 @@ fn homes() -> Vec<PathBuf> {
     all.map(|home| home.canonicalize().unwrap_or(home)).collect()
 }
 
-/// The user that root's machines run as can't enter it.
+/// Whether the user that root's machines run as can't enter a directory.
 fn is_closed(directory: &Path) -> bool {
     let open = |meta: fs::Metadata| meta.permissions().mode() & 0o5 == 0o5;
     user::uid() == 0 && !fs::metadata(directory).is_ok_and(open)

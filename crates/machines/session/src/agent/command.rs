@@ -33,23 +33,23 @@ pub struct RunningCommand {
     pub errors: Option<File>,
     /// Our end of its terminal, if it has one.
     pub terminal: Option<File>,
-    group: Option<Group>,
+    group: Option<Cgroup>,
     /// Its directory for temporary files, as long as it is kept.
     #[allow(dead_code)]
     scratch: Option<Scratch>,
 }
 
-/// Starts commands.
+/// A way to start commands, which an agent is given.
 pub trait Starter {
-    /// Called before the first command of a session. Returns what its user is to be told.
+    /// Prepares for the first command of a session. Returns a notice for its user, if there is one.
     fn prepare(&mut self) -> Option<String> {
         None
     }
-    /// Starts one.
+    /// Starts a command.
     fn start(&mut self, request: &Start) -> Result<RunningCommand>;
-    /// Called when commands have ended, before that is known.
+    /// Notes that commands have ended; called before the host is told.
     fn ended(&mut self) {}
-    /// Called now and then, and after commands have ended.
+    /// Removes leftovers of commands; called now and then, and after commands have ended.
     fn clean(&mut self) {}
 }
 
@@ -63,51 +63,51 @@ impl RunningCommand {
 
     /// Kills the command and its descendants; without a cgroup, its process group as long as it runs.
     pub fn kill(&self, runs: bool) {
-        if !self.group.as_ref().is_some_and(Group::kill) && runs {
+        if !self.group.as_ref().is_some_and(Cgroup::kill) && runs {
             self.signal(libc::SIGKILL);
         }
     }
 
-    /// Gives it a directory for temporary files.
+    /// The command with this directory for temporary files.
     pub fn with(self, scratch: Option<Scratch>) -> RunningCommand {
         RunningCommand { scratch, ..self }
     }
 
-    /// What it has left in the background and ends with the session.
-    pub fn into_left(self) -> Option<Group> {
+    /// The cgroup of the processes that it has left in the background, if they end with the session.
+    pub fn into_background(self) -> Option<Cgroup> {
         self.group.filter(|group| group.ends_with_session && !group.remove())
     }
 }
 
-/// A cgroup; removed when it is empty.
-pub struct Group {
+/// The cgroup of a command; removed when it is empty.
+pub struct Cgroup {
     path: PathBuf,
-    /// What is left in it when its command has ended ends with the session.
+    /// Processes that are in it when its command has ended end with the session.
     ends_with_session: bool,
 }
 
-impl Group {
-    /// Kills what is in it. False if it can't.
+impl Cgroup {
+    /// Kills the processes in it. False if that fails.
     pub fn kill(&self) -> bool {
         fs::write(self.path.join("cgroup.kill"), "1").is_ok()
     }
 
-    /// Removes it if nothing is in it.
+    /// Removes the cgroup if it is empty.
     pub fn remove(&self) -> bool {
         fs::remove_dir(&self.path).is_ok()
     }
 }
 
-impl Group {
-    /// Makes one; what joins it is written to the file.
-    pub fn make(path: PathBuf, ends_with_session: bool) -> (Group, io::Result<File>) {
+impl Cgroup {
+    /// Makes a cgroup. A process joins it by a write to the file that is returned.
+    pub fn create(path: PathBuf, ends_with_session: bool) -> (Cgroup, io::Result<File>) {
         let procs =
             fs::create_dir(&path).and_then(|()| File::options().write(true).open(path.join("cgroup.procs")));
-        (Group { path, ends_with_session }, procs)
+        (Cgroup { path, ends_with_session }, procs)
     }
 }
 
-impl Drop for Group {
+impl Drop for Cgroup {
     fn drop(&mut self) {
         // Fails while processes run in the background; a later command removes the group then.
         self.remove();
@@ -155,12 +155,12 @@ fn login_name(shell: &OsStr) -> OsString {
 }
 
 /// Starts a command of a request, with the inputs and outputs that it asks for.
-pub fn spawn(mut command: Command, request: &Start, group: Option<Group>) -> Result<RunningCommand> {
+pub fn spawn(mut command: Command, request: &Start, group: Option<Cgroup>) -> Result<RunningCommand> {
     let program = command.get_program().to_os_string();
     try_spawn(&mut command, request, group).map_err(|error| cannot_run(&program, &error))
 }
 
-fn try_spawn(command: &mut Command, request: &Start, group: Option<Group>) -> io::Result<RunningCommand> {
+fn try_spawn(command: &mut Command, request: &Start, group: Option<Cgroup>) -> io::Result<RunningCommand> {
     let mut ours = None;
     if let Some(size) = request.terminal {
         let terminal = Terminal::open(size, request.uid, request.gid)?;
@@ -189,7 +189,7 @@ fn try_spawn(command: &mut Command, request: &Start, group: Option<Group>) -> io
 }
 
 impl RunningCommand {
-    /// Descriptors to watch.
+    /// The descriptors to watch: those of its input and output that are open.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let ends = [&self.input, &self.output, &self.errors];
         ends.into_iter().flatten().map(AsFd::as_fd).collect()
@@ -227,7 +227,7 @@ pub fn directory(request: &Start) -> Result<&Path> {
     }
 }
 
-/// Makes a command start in a new session and in the cgroup with this `cgroup.procs`. With `terminal`, its
+/// Has a command start in a new session and in the cgroup with this `cgroup.procs`. With `terminal`, its
 /// standard input becomes the controlling terminal.
 pub fn join_group(command: &mut Command, procs: Option<File>, terminal: bool) {
     let join = move || {

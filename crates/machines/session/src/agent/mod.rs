@@ -1,5 +1,5 @@
-//! The agent, which runs commands for the hosts of some channels: in a machine, where a command prefix
-//! reaches, and on this kernel.
+//! The agent, which runs commands for the hosts at the other ends of its channels. It runs in a machine,
+//! where a command prefix reaches, or on this kernel.
 //!
 //! | module | subject |
 //! | --- | --- |

@@ -13,17 +13,17 @@ use std::process::Command;
 use std::rc::Rc;
 use vshmem_base::random;
 
-/// What their names begin with.
+/// The beginning of the directories' names.
 const PREFIX: &str = "vshmem-job.";
 
-/// Makes such directories, and removes those that are done with.
+/// The directories of an agent's commands.
 #[derive(Default)]
 pub struct Scratches {
-    /// Those whose commands have ended.
+    /// The directories whose commands have ended.
     done: Rc<RefCell<Vec<PathBuf>>>,
 }
 
-/// A command's directory; when this is dropped, the command has ended.
+/// The directory of a command that has not ended.
 pub struct Scratch {
     path: PathBuf,
     done: Rc<RefCell<Vec<PathBuf>>>,
@@ -31,9 +31,9 @@ pub struct Scratch {
 }
 
 impl Scratches {
-    /// Makes the one that a request asks for, and names it in the command's TMPDIR. If that fails, the
-    /// command has to do with what there is.
-    pub fn give(&self, request: &Start, command: &mut Command) -> Option<Scratch> {
+    /// Makes the directory that a request asks for, and names it in the command's TMPDIR. If that fails, the
+    /// command keeps the TMPDIR that it has.
+    pub fn create(&self, request: &Start, command: &mut Command) -> Option<Scratch> {
         let scratch = request.scratch.then(|| self.make(request)).and_then(io::Result::ok)?;
         command.env("TMPDIR", &scratch.path);
         Some(scratch)
@@ -56,8 +56,8 @@ impl Scratches {
         Ok(Scratch { path, done: self.done.clone(), _lock: lock })
     }
 
-    /// Removes those whose commands have ended. What is still dying may write to one meanwhile: that is tried
-    /// again at the next call.
+    /// Removes the directories of commands that have ended. A process that is still dying may write to one
+    /// meanwhile; then the next call tries again.
     pub fn clean(&self) {
         self.done.borrow_mut().retain(|path| fs::remove_dir_all(path).is_err() && path.exists());
     }
@@ -69,7 +69,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes what agents of this user have left that were killed.
+/// Removes the directories of this user's agents that were killed.
 pub fn sweep() {
     let all = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
     for entry in all.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
@@ -80,7 +80,7 @@ pub fn sweep() {
     }
 }
 
-/// The lock of a directory; `None`: somebody has it.
+/// The lock of a directory; `None`: a living agent has it.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = open(path, flags, Mode::empty())?;

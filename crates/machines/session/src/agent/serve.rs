@@ -1,4 +1,4 @@
-//! Serves commands on channels, and reaps processes.
+//! The loop of an agent: it serves its channels, and reaps processes.
 
 use super::command::Starter;
 use super::session::{Context, Session, Source};
@@ -11,7 +11,7 @@ use vshmem_agent::guest::port::Poller;
 use vshmem_base::error::{Explain, Result};
 use vshmem_base::signal_descriptor::Signals;
 
-/// An agent: it runs commands for the hosts of some channels.
+/// An agent, which runs commands for the hosts at the other ends of its channels.
 pub struct Agent {
     poller: Poller,
     children: Signals,
@@ -40,7 +40,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Adds a channel that is open.
+    /// Adds an open channel.
     pub fn add(&mut self, channel: File) -> Result<()> {
         let session = Session::on(channel, self.sessions.len(), &self.poller);
         self.sessions.push(session.explain(|| "could not watch a channel".into())?);

@@ -1,11 +1,11 @@
-//! One channel for commands, and the commands that a host runs over it.
+//! A session: the commands that a host runs on one channel.
 //!
-//! Nothing here blocks. [`Session::service`] does some of what can be done now, and is called again when
-//! there is more, or after an event of the port or of a command. Commands take turns at the port, with a
+//! Nothing here blocks. [`Session::service`] does some of the work, and is called again when there is more,
+//! or after an event of the port or of a command. Commands take turns at the port, with a
 //! frame for each of their outputs, and are not read from while the host lags behind. So memory is bounded,
 //! and a command with much output delays others by a turn only.
 
-use super::command::{Group, Starter};
+use super::command::{Cgroup, Starter};
 use super::stream::{Stream, Turn};
 use crate::wire::ended::Ended;
 use crate::wire::frame::{Frame, Interruption, Kind, Parser};
@@ -22,21 +22,22 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use vshmem_agent::guest::port::{self, Poller};
 
-/// Commands are not read from while so many bytes wait for the host.
+/// Bytes that may wait for the host; with more, commands' output is not read.
 const BACKLOG: usize = 256 * 1024;
-/// Frames that are handled, and turns of commands, before other channels are served.
+/// Frames that are handled before other channels are served.
 const FRAMES: usize = 64;
+/// Turns of commands before other channels are served.
 const TURNS: usize = 64;
 
-/// The kernel learns of the host closing and opening its end later than of the bytes in between. So an end
-/// that was opened again at once may seem closed for a moment; it counts as closed after this time.
+/// Time for which the host's end must seem closed to count as closed. The kernel learns that it is closed and
+/// opened later than of the bytes in between, so an end that was opened again at once may seem closed.
 const HUNG_UP_AFTER: Duration = Duration::from_millis(50);
 
-/// What a session needs of the agent.
+/// The parts of an agent that its sessions use.
 pub struct Context<'a> {
-    /// Watches descriptors.
+    /// The poller, which watches descriptors.
     pub poller: &'a Poller,
-    /// Starts commands.
+    /// The starter of commands.
     pub starter: &'a mut dyn Starter,
 }
 
@@ -50,7 +51,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// As a token for the poller.
+    /// The source as a token for the poller.
     pub fn token(self) -> usize {
         match self {
             Source::Port(index) => index << 17,
@@ -58,7 +59,7 @@ impl Source {
         }
     }
 
-    /// From that.
+    /// The source of this token.
     pub fn from_token(token: usize) -> Source {
         match token >> 16 & 1 {
             0 => Source::Port(token >> 17),
@@ -67,7 +68,7 @@ impl Source {
     }
 }
 
-/// One channel.
+/// One channel and its session, if a host is connected.
 pub struct Session {
     port: File,
     index: usize,
@@ -94,8 +95,8 @@ struct Active {
     asked: bool,
     has_started_some: bool,
     streams: BTreeMap<u16, Stream>,
-    /// What commands have left behind, and ends with the session.
-    left: Vec<Group>,
+    /// Cgroups of processes that commands have left, and that end with the session.
+    background: Vec<Cgroup>,
     ready: RunQueue,
 }
 
@@ -172,7 +173,7 @@ impl Session {
         }
     }
 
-    /// Does some of what can be done without waiting. True if there may be more.
+    /// Does some work that needs no waiting. True if there may be more.
     pub fn service(&mut self, context: &mut Context<'_>) -> bool {
         let read = self.read_port();
         if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
@@ -228,7 +229,7 @@ impl Session {
             for stream in active.streams.values() {
                 stream.signal(libc::SIGKILL);
             }
-            for group in &active.left {
+            for group in &active.background {
                 group.kill();
             }
         }
@@ -262,7 +263,7 @@ impl Session {
         }
     }
 
-    /// Begins a session. Output of an earlier one is dropped, since nobody reads it.
+    /// Begins a session. Output of an earlier one is dropped, since no host reads it.
     fn begin(&mut self, nonce: Nonce, rest: Vec<u8>) {
         self.out.clear();
         self.out.extend(greeting(&WELCOME, &nonce));
@@ -271,7 +272,7 @@ impl Session {
     }
 }
 
-/// What came of the host's frames.
+/// The result of handling the host's frames.
 enum Handled {
     /// Some were handled, if true.
     Some(bool),
@@ -340,8 +341,8 @@ impl Active {
 
     fn start(&mut self, number: u16, request: &Start, index: usize, context: &mut Context<'_>) {
         let first = !std::mem::replace(&mut self.has_started_some, true);
-        let told = if first { context.starter.prepare() } else { None };
-        let stream = Stream::new(number, context.starter.start(request), told);
+        let notice = if first { context.starter.prepare() } else { None };
+        let stream = Stream::new(number, context.starter.start(request), notice);
         for end in stream.descriptors() {
             // Only fails without memory; the pipe is then serviced along with others.
             let _ = context.poller.add(end, Source::Command(index, number).token());
@@ -368,8 +369,8 @@ impl Active {
                 Some(Turn::Again) => self.ready.push(number),
                 Some(Turn::Over) => {
                     let ended = self.streams.remove(&number);
-                    self.left.retain(|group| !group.remove());
-                    self.left.extend(ended.and_then(Stream::into_left));
+                    self.background.retain(|group| !group.remove());
+                    self.background.extend(ended.and_then(Stream::into_background));
                 }
                 Some(Turn::Idle) | None => (),
             }

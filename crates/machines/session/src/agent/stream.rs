@@ -1,6 +1,6 @@
-//! One command of a session, with its input and output in flight.
+//! A command of a session, with its input and output in flight.
 
-use super::command::{Group, RunningCommand};
+use super::command::{Cgroup, RunningCommand};
 use super::terminal;
 use crate::wire::ended::Ended;
 use crate::wire::frame::{encode, Kind, MAX_DATA, STDIN_WINDOW};
@@ -12,13 +12,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::BorrowedFd;
 use vshmem_base::error::{Error, Result};
 
-/// One command. It buffers at most a window of input, and no output.
+/// A command of a session. It buffers at most a window of input, and no output.
 pub struct Stream {
     number: u16,
     /// The command, or why it was not started.
     body: Result<RunningCommand>,
-    /// What its user is to be told before it says anything.
-    told: Option<String>,
+    /// A notice for its user, which precedes its output.
+    notice: Option<String>,
     ended: Option<Ended>,
     input: VecDeque<u8>,
     input_ended: bool,
@@ -36,9 +36,9 @@ pub enum Turn {
 }
 
 impl Stream {
-    /// A command that was started, or could not be, and what its user is to be told.
-    pub fn new(number: u16, body: Result<RunningCommand>, told: Option<String>) -> Stream {
-        Stream { number, body, told, ended: None, input: VecDeque::new(), input_ended: false }
+    /// A command that was started, or the error why not, and a notice for its user.
+    pub fn new(number: u16, body: Result<RunningCommand>, notice: Option<String>) -> Stream {
+        Stream { number, body, notice, ended: None, input: VecDeque::new(), input_ended: false }
     }
 
     fn command(&self) -> Option<&RunningCommand> {
@@ -55,17 +55,17 @@ impl Stream {
         self.ended = Some(ended);
     }
 
-    /// What it has left in the background and ends with the session.
-    pub fn into_left(self) -> Option<Group> {
-        self.body.ok().and_then(RunningCommand::into_left)
+    /// The cgroup of the processes that it has left in the background, if they end with the session.
+    pub fn into_background(self) -> Option<Cgroup> {
+        self.body.ok().and_then(RunningCommand::into_background)
     }
 
-    /// Descriptors to watch.
+    /// The descriptors to watch.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.command().map_or(vec![], RunningCommand::descriptors)
     }
 
-    /// Takes input; empty input ends it. False if it exceeds the window.
+    /// Queues input; empty input ends it. False if it exceeds the window.
     pub fn input(&mut self, bytes: &[u8]) -> bool {
         if bytes.is_empty() && !self.input_ended {
             self.input_ended = true;
@@ -99,11 +99,11 @@ impl Stream {
     /// Writes its frames, about one for each of its outputs.
     pub fn turn(&mut self, out: &mut VecDeque<u8>) -> Turn {
         let number = self.number;
-        if let Some(told) = self.told.take() {
-            let told: String = told.chars().take(MAX_DATA / 8).collect();
+        if let Some(notice) = self.notice.take() {
+            let notice: String = notice.chars().take(MAX_DATA / 8).collect();
             // The user's terminal is raw then.
             let end = if self.command().is_some_and(|it| it.terminal.is_some()) { "\r\n" } else { "\n" };
-            encode(Kind::Stderr, number, format!("{told}{end}").as_bytes(), out);
+            encode(Kind::Stderr, number, format!("{notice}{end}").as_bytes(), out);
         }
         let command = match &mut self.body {
             Err(error) => {

@@ -35,14 +35,15 @@ pub struct Channel {
     parser: Parser,
     out: Vec<u8>,
     session: Session,
-    /// Keeps other commands from using it.
+    /// The lock that keeps other commands from using it.
     lock: Option<File>,
     hang_up: Option<HangUpNotice>,
-    /// The command that is the channel, if one is. Below `stream`, which is closed before.
+    /// The command whose input and output are the channel, if there is one. Below `stream`, which is closed
+    /// before.
     command: Option<ChannelCommand>,
 }
 
-/// Detects that the agent at the other end is not the one that the session began with. If a machine is reset
+/// The host's side of a session, which detects that another agent is at the other end. If a machine is reset
 /// from inside, the hypervisor keeps the socket open, and the new agent would wait for a greeting for ever.
 /// So the greeting is repeated: an agent that knows the session confirms it, a new agent welcomes it, and a
 /// machine that is stopped does not answer.
@@ -166,7 +167,7 @@ impl Channel {
         Ok(Channel { stream, parser, out: Vec::new(), session, lock: None, hang_up: None, command: None })
     }
 
-    /// A channel that this command is.
+    /// The channel with its command: the command's input and output are the channel.
     pub fn beside(self, command: ChannelCommand) -> Channel {
         Channel { command: Some(command), ..self }
     }
@@ -176,7 +177,7 @@ impl Channel {
         self.command.as_mut().map_or_else(machine_lost, ChannelCommand::lost)
     }
 
-    /// Makes sure that the machine is told when this end is closed.
+    /// Has a process tell the machine when this end is closed, if the channel does not.
     fn notify_hang_up(&mut self) -> Result<()> {
         let last = greeting(&HELLO, &random::bytes()?);
         let lock = self.lock.as_ref().map_or(-1, AsRawFd::as_raw_fd);
@@ -188,7 +189,7 @@ impl Channel {
         Ok(())
     }
 
-    /// A channel with a session that has begun.
+    /// A channel whose session has begun, for tests.
     #[cfg(any(test, feature = "fuzz"))]
     pub fn on(stream: UnixStream, nonce: Nonce) -> Channel {
         Channel::begin(stream, nonce, vec![]).expect("a socket")
@@ -203,7 +204,7 @@ impl Channel {
         (!events.is_empty()).then(|| PollFd::new(&self.stream, events))
     }
 
-    /// Has the command that is the channel, if one is, begin to end.
+    /// Closes the channel's sending side, so that its command, if there is one, begins to end.
     pub fn hang_up(&self) {
         if self.command.is_some() {
             let _ = self.stream.shutdown(Shutdown::Write);
@@ -236,7 +237,7 @@ impl Channel {
         self.flush()
     }
 
-    /// Sends only: nothing is heard, and so nobody is silent.
+    /// Sends queued bytes and reads nothing; the time does not count as the machine's silence.
     pub fn send_only(&mut self) -> Result<()> {
         self.session.last_input = Instant::now();
         self.flush()
@@ -318,8 +319,8 @@ fn session_lost() -> Error {
         .hint("Run it again; the machine's console.log may say why.")
 }
 
-/// `None` if nobody listens yet, or the listener does not accept connections: the machine is stopped, and a
-/// blocking call could not be interrupted.
+/// A connection to the socket at a path. `None` if no process listens yet, or the listener does not accept
+/// connections: the machine is stopped, and a blocking call could not be interrupted.
 fn connect_to(path: &Path) -> Result<Option<UnixStream>> {
     let address = SocketAddrUnix::new(path);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

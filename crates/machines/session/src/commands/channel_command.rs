@@ -6,16 +6,16 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 use vshmem_base::error::{error, Error};
 
-/// Most bytes of its complaint that are shown.
-const MOST: u64 = 1024;
-/// How long a command that has closed its output may take to end, after its last words.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long it may take to end once its input has ended. The agent at its end kills what runs there, which it
-/// gives up after two seconds.
-const END: Duration = Duration::from_secs(3);
+/// Bytes of its standard error that are shown.
+const MAX_ERROR_TEXT: u64 = 1024;
+/// Time that a command which has closed its output may take to end.
+const OUTPUT_CLOSED_TIMEOUT: Duration = Duration::from_millis(500);
+/// Time that a command may take to end once its input has ended. Its agent kills the commands there, and
+/// gives that up after two seconds.
+const INPUT_CLOSED_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Such a command. Dropped, after this process's end of the channel was closed, it is awaited: what it has
-/// started ends before it does.
+/// A command whose standard input and output are a channel. Its drop waits for its end, after which none of
+/// the processes that it has started run. This process's end of the channel must be closed before.
 pub struct ChannelCommand(Child);
 
 impl ChannelCommand {
@@ -35,30 +35,30 @@ impl ChannelCommand {
         true
     }
 
-    /// What it has said on standard error, fit for a terminal.
-    pub fn complaint(&mut self) -> Option<String> {
-        self.await_end(LAST_WORDS);
+    /// The beginning of its standard error, fit for a terminal.
+    pub fn error_text(&mut self) -> Option<String> {
+        self.await_end(OUTPUT_CLOSED_TIMEOUT);
         let from = self.0.stderr.as_mut()?;
         ioctl_fionbio(&*from, true).ok()?;
-        let mut said = Vec::new();
-        // What was said before it would block, or ended.
-        let _ = from.take(MOST).read_to_end(&mut said);
-        let said = vshmem_base::printable(String::from_utf8_lossy(&said).trim());
-        (!said.is_empty()).then_some(said)
+        let mut text = Vec::new();
+        // An error means only that there is no more.
+        let _ = from.take(MAX_ERROR_TEXT).read_to_end(&mut text);
+        let text = vshmem_base::printable(String::from_utf8_lossy(&text).trim());
+        (!text.is_empty()).then_some(text)
     }
 
     /// The error for the channel, if it has ended.
     pub fn lost(&mut self) -> Error {
-        let said = self.complaint().map_or(String::new(), |said| format!(": {said}"));
-        error!("it has gone away{said}")
+        let text = self.error_text().map_or(String::new(), |text| format!(": {text}"));
+        error!("it has gone away{text}")
     }
 }
 
 impl Drop for ChannelCommand {
     fn drop(&mut self) {
-        // Nobody reads what it says any more.
+        // Without a reader, it can't block on its standard error.
         drop(self.0.stderr.take());
-        if !self.await_end(END) {
+        if !self.await_end(INPUT_CLOSED_TIMEOUT) {
             let _ = self.0.kill();
             let _ = self.0.wait();
         }

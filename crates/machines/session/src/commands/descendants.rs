@@ -1,4 +1,4 @@
-//! What commands on this kernel leave in the background: processes whose parents have ended. An agent adopts
+//! Descendants of commands on this kernel: background processes whose parents have ended. An agent adopts
 //! them and kills them when its session ends, as a machine's agent does by cgroups, for which it lacks the
 //! rights here.
 
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 use vshmem_transport::stat;
 
-/// How long to go on killing, if what is killed starts others.
+/// Time for which killing goes on, if the killed processes start others.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// This process becomes the parent of descendants that lose theirs.
+/// Makes this process the parent of descendants that lose theirs.
 pub fn adopt() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }

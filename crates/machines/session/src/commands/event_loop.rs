@@ -1,8 +1,8 @@
-//! What running commands takes, whatever runs them: passes on input, output and signals, and kills what does
+//! The event loop of commands that run: it passes on input, output and signals, and kills commands that do
 //! not end in time.
 
-use super::group::Group;
 use super::output::Stream;
+use super::tasks::Tasks;
 use super::terminal::Raw;
 use super::writers::Writers;
 use crate::wire::ended::Ended;
@@ -19,23 +19,23 @@ use vshmem_base::signal_descriptor::Signals;
 
 /// How long commands may take to end after SIGTERM or an interrupt.
 pub const GRACE: Duration = Duration::from_secs(3);
-/// The same signal twice within this time is one interrupt: timeout(1) signals its command, and then the
+/// Time within which a repeated signal is the same interrupt: timeout(1) signals its command, and then the
 /// command's process group.
 const SAME_INTERRUPT: Duration = Duration::from_millis(100);
 /// Ctrl-C on a terminal.
 const CTRL_C: u8 = 3;
-/// Signals that ask this process to end, and others that it looks at.
+/// The signals that ask this process to end.
 const ASKS_TO_END: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
+/// The other signals that it watches.
 const ALSO_WATCHED: [i32; 2] = [libc::SIGCHLD, libc::SIGWINCH];
-/// How long the last of the output may take to be read once the user has asked commands to end, and all were
-/// killed.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Time for the last of the output to be read once the user has asked commands to end, and all were killed.
+const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_millis(500);
 const SILENT: &str = "the machine does not answer (is it paused?): what runs there is killed when it goes on";
 const UNREAD: &str = "nobody reads the commands' output: what was not passed on is lost";
-/// Different errors that are printed of one run; guests have a say in some.
-const MOST_ERRORS: usize = 4096;
+/// Different errors that are printed in one run. Guests write some of them, so there must be a limit.
+const MAX_ERRORS: usize = 4096;
 
-/// How commands are to be run.
+/// Settings of an event loop.
 pub struct Settings {
     /// A single ctrl-C ends commands, even if they ignore it.
     pub insist: bool,
@@ -47,24 +47,24 @@ pub struct Settings {
     pub kill_timeout: Duration,
 }
 
-/// Whom signals and input are for.
+/// The tasks that get signals and input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Audience {
-    /// All commands; input is for the one that takes it.
+pub enum Recipients {
+    /// All tasks; input goes to the one that takes it.
     All,
     /// This task.
     One(usize),
-    /// None of them, as yet.
-    Nobody,
+    /// No task.
+    None,
 }
 
-/// Commands that run, and what the user wants of them.
+/// The event loop of commands that run.
 pub struct EventLoop {
-    /// The commands.
-    pub group: Group,
-    /// Whom signals and input are for.
-    pub audience: Audience,
-    /// What writes this process's own output.
+    /// The commands' tasks.
+    pub tasks: Tasks,
+    /// The tasks that get signals and input.
+    pub recipients: Recipients,
+    /// The writers of this process's own output.
     pub writers: Writers,
     signals: Signals,
     settings: Settings,
@@ -85,16 +85,16 @@ pub struct EventLoop {
 
 impl EventLoop {
     /// Watches for signals, then has commands started.
-    pub fn start(settings: Settings, group: impl FnOnce(&Writers) -> Result<Group>) -> Result<EventLoop> {
+    pub fn start(settings: Settings, start: impl FnOnce(&Writers) -> Result<Tasks>) -> Result<EventLoop> {
         let signals = Signals::watch(&[&ASKS_TO_END[..], &ALSO_WATCHED].concat())
             .explain(|| "could not watch for signals".into())?;
         // Its threads have these signals blocked.
         let writers = Writers::start()?;
-        let group = group(&writers)?;
+        let tasks = start(&writers)?;
         let raw = settings.terminal.then(Raw::begin).transpose();
         Ok(EventLoop {
-            group,
-            audience: Audience::All,
+            tasks,
+            recipients: Recipients::All,
             writers,
             signals,
             input_open: settings.stdin,
@@ -108,15 +108,15 @@ impl EventLoop {
         })
     }
 
-    /// Waits for something to do, and does it. An error is about our own output.
+    /// Waits for an event, and handles it. An error is about our own output.
     pub fn step(&mut self) -> io::Result<()> {
-        let reader = match self.audience {
-            Audience::All => self.group.input_task(),
-            Audience::One(task) => Some(task),
-            Audience::Nobody => None,
+        let reader = match self.recipients {
+            Recipients::All => self.tasks.input_task(),
+            Recipients::One(task) => Some(task),
+            Recipients::None => None,
         };
         let room =
-            reader.filter(|_| self.input_open).and_then(|task| Some((task, self.group.input_room(task)?)));
+            reader.filter(|_| self.input_open).and_then(|task| Some((task, self.tasks.input_room(task)?)));
         let room = room.filter(|_| may_read_input());
         // Signals and what has a time limit go on while nobody reads the output.
         let receives = !self.writers.full();
@@ -130,7 +130,7 @@ impl EventLoop {
         if let (true, Some((task, room))) = (ready.input, room) {
             self.input_open = self.read_input(task, room);
         }
-        self.group.service(receives)?;
+        self.tasks.service(receives)?;
         if self.kill_at.is_some_and(|at| Instant::now() >= at) && self.killed.is_none() {
             self.kill();
         }
@@ -141,22 +141,22 @@ impl EventLoop {
     /// whose output nobody reads, once both have happened.
     fn give_up(&mut self, receives: bool) -> io::Result<()> {
         if let Some((_, signal)) = self.interrupted.take_if(|(at, _)| at.elapsed() >= GRACE) {
-            self.group.give_up(GRACE, exit_code(signal), SILENT)?;
+            self.tasks.give_up(GRACE, exit_code(signal), SILENT)?;
         }
         let timeout = self.settings.kill_timeout;
         if self.killed.is_none_or(|since| since.elapsed() < timeout) {
             return Ok(());
         }
         match self.asked_to_end() {
-            Some(signal) if !receives => self.group.give_up(Duration::ZERO, exit_code(signal), UNREAD),
-            _ => self.group.give_up(timeout, OUR_FAILURE, SILENT),
+            Some(signal) if !receives => self.tasks.give_up(Duration::ZERO, exit_code(signal), UNREAD),
+            _ => self.tasks.give_up(timeout, OUR_FAILURE, SILENT),
         }
     }
 
     /// Waits until the output is written, unless the user has no more time. The exit code, if a signal has
     /// ended that.
     pub fn finish(&mut self) -> io::Result<Option<u8>> {
-        let killed = self.killed.map(|_| Instant::now() + LAST_WORDS);
+        let killed = self.killed.map(|_| Instant::now() + LAST_OUTPUT_TIMEOUT);
         let until = killed.or(self.kill_at).filter(|_| self.passed_on.is_some());
         while self.writers.busy() {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -181,11 +181,11 @@ impl EventLoop {
         self.interrupted.get_or_insert((Instant::now(), signal));
     }
 
-    /// Prints it once, even if it applies to several tasks.
+    /// Prints an error once, even if it applies to several tasks.
     pub fn print_error(&mut self, text: String) {
         // A raw terminal does not return to the beginning of the line by itself.
         let end = if self.raw.is_some() { "\r\n" } else { "\n" };
-        if self.printed.len() < MOST_ERRORS && !self.printed.contains(&text) {
+        if self.printed.len() < MAX_ERRORS && !self.printed.contains(&text) {
             let line = format!("vshmem: {}{end}", text.replace('\n', end));
             // Without a reader there is nobody to tell.
             let _ = self.writers.stream(Stream::Err).write_all(line.as_bytes());
@@ -197,7 +197,7 @@ impl EventLoop {
         let mut bytes = vec![0; room];
         // The standard library would buffer input, of which poll knows nothing.
         let len = rustix::io::retry_on_intr(|| rustix::io::read(stdin(), &mut bytes)).unwrap_or(0);
-        self.group.input(task, &bytes[..len]);
+        self.tasks.input(task, &bytes[..len]);
         if self.raw.is_some() && bytes[..len].contains(&CTRL_C) {
             // The program gets it if its machine runs; there is no other way to leave one that is stopped.
             self.interrupt(libc::SIGINT);
@@ -210,7 +210,7 @@ impl EventLoop {
             libc::SIGCHLD => return,
             libc::SIGWINCH => {
                 if self.raw.is_some() {
-                    self.group.resize();
+                    self.tasks.resize();
                 }
                 return;
             }
@@ -228,10 +228,10 @@ impl EventLoop {
         let insists = self.settings.insist || signal != libc::SIGINT;
         let grace = if insists { GRACE } else { Duration::from_secs(3600) };
         self.kill_at = Some(Instant::now() + grace);
-        match self.audience {
-            Audience::All => self.group.signal(signal),
-            Audience::One(task) => self.group.signal_one(task, signal),
-            Audience::Nobody => (),
+        match self.recipients {
+            Recipients::All => self.tasks.signal(signal),
+            Recipients::One(task) => self.tasks.signal_one(task, signal),
+            Recipients::None => (),
         }
     }
 
@@ -246,14 +246,14 @@ impl EventLoop {
         self.passed_on.map(|(_, signal)| signal)
     }
 
-    /// For how long commands have been killed.
+    /// The time since commands are killed.
     pub fn killed_for(&self) -> Option<Duration> {
         self.killed.map(|since| since.elapsed())
     }
 
     /// Asks all commands to end, and kills those that don't in time.
     pub fn end(&mut self) {
-        self.group.signal(libc::SIGTERM);
+        self.tasks.signal(libc::SIGTERM);
         self.kill_within(GRACE);
     }
 
@@ -265,7 +265,7 @@ impl EventLoop {
     /// Kills all commands.
     pub fn kill(&mut self) {
         self.killed.get_or_insert_with(Instant::now);
-        self.group.signal(libc::SIGKILL);
+        self.tasks.signal(libc::SIGKILL);
     }
 
     fn wait(&self, wanted: bool, receives: bool) -> io::Result<Ready> {
@@ -273,12 +273,12 @@ impl EventLoop {
         let mut entries =
             vec![PollFd::new(&self.signals, PollFlags::IN), PollFd::new(&self.writers, PollFlags::IN)];
         entries.extend(wanted.then(|| PollFd::new(&input, PollFlags::IN)));
-        entries.extend(self.group.descriptors(receives));
+        entries.extend(self.tasks.descriptors(receives));
         let kill_at = self.kill_at.filter(|_| self.killed.is_none());
         let look_at = self.interrupted.map(|(at, _)| at + GRACE);
         let moments = kill_at.into_iter().chain(look_at);
         let times = moments.map(|at| at.saturating_duration_since(Instant::now()));
-        let times = times.chain(self.group.poll_interval());
+        let times = times.chain(self.tasks.poll_interval());
         poll_for(&mut entries, times.min())?;
         Ok(Ready {
             signals: !entries[0].revents().is_empty(),

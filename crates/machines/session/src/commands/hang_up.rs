@@ -1,4 +1,4 @@
-//! Tells a machine that the host's end of a channel was closed, if the channel does not do that.
+//! A notice to a machine that the host's end of a channel was closed, for channels that do not report that.
 //!
 //! A child process waits on a pipe until this process has ended, however that happens. Then it sends the
 //! machine a greeting, which ends the commands of the session, as any new greeting does. It holds the
@@ -13,23 +13,23 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 /// How long the machine may take to make room for the greeting.
 const TIMEOUT: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
-/// The end of the pipe that keeps the child waiting.
+/// The notice of one channel, by the end of the pipe that keeps its child process waiting.
 pub struct HangUpNotice(#[allow(dead_code)] OwnedFd);
 
 impl HangUpNotice {
     /// Sends the greeting when this is dropped, or the process ends. The child holds `lock` until then.
     pub fn on(stream: RawFd, lock: RawFd, greeting: [u8; 32]) -> io::Result<HangUpNotice> {
-        let (waits, kept) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (waits, open) = pipe_with(PipeFlags::CLOEXEC)?;
         // SAFETY: the child makes system calls only, and ends without returning.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => child(stream, lock, waits.as_raw_fd(), &greeting),
-            _ => Ok(HangUpNotice(kept)),
+            _ => Ok(HangUpNotice(open)),
         }
     }
 }
 
-/// Makes system calls only.
+/// Runs as the child process. Makes system calls only.
 fn child(stream: RawFd, lock: RawFd, waits: RawFd, greeting: &[u8; 32]) -> ! {
     // SAFETY: plain values.
     unsafe {
@@ -49,10 +49,10 @@ fn child(stream: RawFd, lock: RawFd, waits: RawFd, greeting: &[u8; 32]) -> ! {
 }
 
 /// Closes all other descriptors.
-fn close_others(mut kept: [RawFd; 3]) {
-    kept.sort_unstable();
+fn close_others(mut open: [RawFd; 3]) {
+    open.sort_unstable();
     let mut first = 0;
-    for fd in kept.into_iter().chain([RawFd::MAX]) {
+    for fd in open.into_iter().chain([RawFd::MAX]) {
         if first < fd {
             // SAFETY: plain values; nothing uses the descriptors that are closed.
             unsafe { libc::syscall(libc::SYS_close_range, first, fd - 1, 0) };

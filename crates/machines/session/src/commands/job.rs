@@ -1,4 +1,4 @@
-//! A command, with everything that running it takes.
+//! A job: a command, its place, its user and its environment.
 
 use super::location::{Location, MachineLocation};
 use super::terminal;
@@ -22,17 +22,17 @@ const HOST_ONLY: [&str; 9] = [
     "XDG_SESSION_ID",
 ];
 
-/// What a machine's agent executes for its own program, which is this one, wherever it lies there.
+/// The path by which a machine's agent executes its own program, which is this one.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// A command and where it runs.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Where it runs.
+    /// The location where it runs.
     pub location: Location,
     /// Precedes each line of its output.
     pub label: String,
-    /// What to start.
+    /// The request to start it.
     pub request: Start,
 }
 
@@ -84,7 +84,7 @@ impl Job {
         Job { location, label, request }
     }
 
-    /// What this program does in a machine by `vshmem machine` and these words, as root.
+    /// A job that runs `vshmem machine` with these words in a machine, as root.
     ///
     /// # Errors
     /// There is no root here.
@@ -105,7 +105,7 @@ impl Job {
         Ok(self)
     }
 
-    /// Where it runs, for messages.
+    /// The name of its location, for messages.
     pub fn runs_on(&self) -> &str {
         self.location.name().unwrap_or(&self.label)
     }

@@ -94,12 +94,12 @@ fn start_agent() -> Result<(UnixStream, ChannelCommand)> {
     Ok((ours, agent))
 }
 
-/// What [`channel`] executes: an agent whose channel is standard input.
+/// Runs as the process that [`channel`] executes: an agent whose channel is standard input.
 pub fn main() -> ! {
     std::process::exit(serve().is_err().into())
 }
 
-/// Runs an agent whose channel is standard input and standard output. Nothing stays of what it has started
+/// Runs an agent whose channel is standard input and standard output. No process that it has started stays
 /// if either process is killed: this one kills the agent's descendants, and an agent without it its own.
 pub fn serve_stdio() -> Result<()> {
     scratch::sweep();
@@ -120,7 +120,7 @@ pub fn serve_stdio() -> Result<()> {
     Ok(())
 }
 
-/// Passes on what comes as it comes, which `std::io::copy` does not: it splices pipes.
+/// Copies bytes as they come, which `std::io::copy` does not: it splices pipes.
 fn pass_on(mut from: File, mut to: File) -> io::Result<()> {
     let mut bytes = vec![0; 64 * 1024];
     loop {
@@ -139,7 +139,7 @@ fn serve() -> Result<()> {
     agent.add(File::from(channel))?;
     let mut commands = Commands::new();
     let deadline = Instant::now() + TIMEOUT;
-    // Whoever has started this may be killed before it says anything.
+    // The starter may be killed before it sends anything.
     while !agent.has_host() && Instant::now() < deadline && !is_closed(stdin()) {
         agent.work(Some(deadline), &mut commands, &mut |_| ())?;
     }
@@ -162,10 +162,10 @@ fn is_closed(socket: BorrowedFd) -> bool {
     )
 }
 
-/// Starts commands on this kernel.
+/// The starter of commands on this kernel.
 struct Commands {
     limit: Rlimit,
-    /// What commands leave in the background becomes this process's.
+    /// This process adopts commands' background processes.
     adopts: bool,
     scratches: Scratches,
 }
@@ -189,7 +189,7 @@ impl Starter for Commands {
         // SAFETY: the closure makes one system call; it takes no lock and allocates nothing.
         unsafe { command.pre_exec(end_with_agent) };
         descriptors::restore(&mut command, &self.limit);
-        let scratch = self.scratches.give(request, &mut command);
+        let scratch = self.scratches.create(request, &mut command);
         let started = command::spawn(command, request, None);
         Ok(started.map_err(|error| explain_user(error, request))?.with(scratch))
     }

@@ -1,17 +1,17 @@
-//! Where commands run.
+//! The location of a command: a machine, this kernel, or a place that a command prefix reaches.
 
 use crate::share::Share;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Where a command runs.
+/// The location of a command.
 #[derive(Debug, Clone)]
 pub enum Location {
     /// In a machine.
     Machine(MachineLocation),
     /// On this kernel.
     Local,
-    /// Where a command reaches, as in a container.
+    /// Where a command prefix reaches, as in a container.
     Reached(Reached),
 }
 
@@ -32,19 +32,19 @@ pub struct MachineLocation {
     pub shares: Vec<Share>,
 }
 
-/// What tells one place from another. Commands in one place share a channel.
+/// The identity of a location. Commands in one place share a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place<'a> {
     /// A machine, by the names of its cluster and its own.
     Machine(&'a str, &'a str),
     /// This kernel.
     Here,
-    /// What is reached, by its name.
+    /// A reached place, by its name.
     Reached(&'a str),
 }
 
 impl Location {
-    /// Which place it is.
+    /// The identity of this location.
     pub fn place(&self) -> Place<'_> {
         match self {
             Location::Machine(machine) => Place::Machine(&machine.cluster, &machine.name),
@@ -73,7 +73,7 @@ impl Location {
 pub struct Reached {
     /// Its name in messages.
     pub name: String,
-    /// What precedes a command that is to run there. Empty: this kernel.
+    /// The command prefix. Empty: this kernel.
     pub prefix: Vec<OsString>,
     /// This program, as it is called there.
     pub program: PathBuf,

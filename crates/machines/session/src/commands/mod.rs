@@ -2,21 +2,20 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `location`, `job`, `outcome` | where to run a command, the command, and how it ended |
+//! | `location`, `job`, `outcome` | the location of a command, the command, and its outcome |
 //! | `channel`, `hang_up` | the host's end of a channel to a machine |
-//! | `local`, `descendants` | commands on this kernel, and what they leave behind |
+//! | `local`, `descendants` | commands on this kernel, and their background processes |
 //! | `reached`, `channel_command` | commands where a command prefix reaches, as in containers |
-//! | `task`, `group` | one command of a run, all of them |
-//! | `output`, `writers`, `terminal` | their output, what writes it, and the user's terminal |
+//! | `task`, `tasks` | one command of a run, all of them |
+//! | `output`, `writers`, `terminal` | their output, its writers, and the user's terminal |
 //! | `event_loop` | input, output, signals and ends while they run |
 //! | `run` | running them together |
-//! | `launch` | an MPI's launcher, and what it starts in other hosts |
+//! | `launch` | an MPI's launcher, and its commands in other hosts |
 
 pub mod channel;
 mod channel_command;
 mod descendants;
 mod event_loop;
-pub mod group;
 pub mod hang_up;
 pub mod job;
 pub mod launch;
@@ -27,5 +26,6 @@ pub mod output;
 mod reached;
 pub mod run;
 pub mod task;
+pub mod tasks;
 pub mod terminal;
 mod writers;

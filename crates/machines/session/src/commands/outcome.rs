@@ -1,8 +1,8 @@
-//! How a command ended.
+//! The outcome of a command.
 
 use crate::wire::ended::Ended;
 
-/// How a command ended.
+/// The outcome of a command: how it ended, or why it was not started.
 #[derive(Debug, Clone)]
 pub enum Outcome {
     /// It ran and ended.

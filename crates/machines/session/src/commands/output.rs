@@ -1,4 +1,4 @@
-//! Passes on the output of commands, as it is or with a prefix for each line.
+//! The output of a command, passed on as it is or with a prefix for each line.
 
 use std::io::{self, Write};
 

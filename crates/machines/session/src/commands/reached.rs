@@ -1,7 +1,7 @@
 //! Commands where a command prefix reaches: in a container (`podman exec -i NAME`), in name spaces
 //! (`nsenter`), on another host (`ssh`). There runs the same agent as in a machine; its channel is the
-//! prefix's standard input and output. So what runs there ends with the channel, even if this process is
-//! killed, and takes nothing of this host's environment.
+//! prefix's standard input and output. So commands there end with the channel, even if this process is
+//! killed, and get nothing of this host's environment.
 
 use super::channel::Channel;
 use super::channel_command::ChannelCommand;
@@ -19,7 +19,7 @@ use vshmem_base::signal_mask;
 
 /// How long the agent may take to begin: a container's runtime and ssh take a while on a busy host.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Programs that join their words, and give them to a shell.
+/// Programs that join their words to one text for a shell.
 const JOINING: [&str; 2] = ["ssh", "rsh"];
 
 /// A channel to a new agent there, which ends with the channel.
@@ -42,9 +42,9 @@ pub fn channel(place: &Reached) -> Result<Channel> {
     if let Ok(Some(channel)) = greeted {
         return Ok(channel.beside(child));
     }
-    let said = child.complaint().unwrap_or("nothing answers there".into());
+    let reason = child.error_text().unwrap_or("nothing answers there".into());
     greeted?;
-    Err(error!("{}: {said}", failed())
+    Err(error!("{}: {reason}", failed())
         .hint(format!("Does it run, and is there {}?", place.program.display())))
 }
 

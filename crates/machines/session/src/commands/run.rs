@@ -1,18 +1,18 @@
-//! Runs commands on several kernels at once, and ends all of them when one fails.
+//! A run of commands on several kernels at once. When one fails, all of them are ended.
 
 use super::event_loop::{EventLoop, Settings};
-use super::group::Group;
 use super::job::Job;
 use super::local;
 use super::location::Location;
 use super::outcome::Outcome;
 use super::output::Output;
+use super::tasks::Tasks;
 use super::writers::Writers;
 use std::io;
 use std::time::Duration;
 use vshmem_base::error::{error, Result};
 
-/// How to run commands.
+/// Options of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct RunOptions {
     /// Each line of output is preceded by its command's label, if there are several commands.
@@ -21,11 +21,11 @@ pub struct RunOptions {
     pub keep_going: bool,
     /// A single ctrl-C ends commands, even if they ignore it.
     pub insist: bool,
-    /// What they print is dropped.
+    /// Their output is dropped.
     pub silent: bool,
 }
 
-/// How long a machine may take to report the end of a command that was killed.
+/// Time that a machine may take to report the end of a command that was killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Exit code if nobody reads our output any more.
 const PIPE_CLOSED: u8 = 128 + libc::SIGPIPE as u8;
@@ -45,14 +45,14 @@ pub fn run(jobs: &[Job], options: RunOptions) -> Result<u8> {
         kill_timeout: KILL_TIMEOUT,
     };
     let started = EventLoop::start(settings, |writers| {
-        Group::start(jobs, |job| output(job, options, jobs.len(), writers))
+        Tasks::start(jobs, |job| output(job, options, jobs.len(), writers))
     })?;
     let mut run = Run { jobs, started, keep_going: options.keep_going, failed: None };
     let ran = run.run();
-    written(&mut run.started, ran).map(|code| code.or(run.failed).unwrap_or(0))
+    finish_output(&mut run.started, ran).map(|code| code.or(run.failed).unwrap_or(0))
 }
 
-/// Where a job's output goes.
+/// The destination of a job's output.
 fn output(job: &Job, options: RunOptions, jobs: usize, writers: &Writers) -> Output {
     match options.silent {
         true => Output::new(None, [Box::new(io::sink()), Box::new(io::sink())]),
@@ -62,7 +62,7 @@ fn output(job: &Job, options: RunOptions, jobs: usize, writers: &Writers) -> Out
 
 /// Waits until the output is passed on, and ends commands whose output can't be. The exit code, if nobody
 /// reads it any more, or the user does not want to wait for that.
-pub fn written(started: &mut EventLoop, ran: io::Result<()>) -> Result<Option<u8>> {
+pub fn finish_output(started: &mut EventLoop, ran: io::Result<()>) -> Result<Option<u8>> {
     let why = match ran.and_then(|()| started.finish()) {
         Ok(code) => return Ok(code),
         Err(why) => why,
@@ -83,9 +83,9 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn run(&mut self) -> io::Result<()> {
-        while self.started.group.runs() {
+        while self.started.tasks.runs() {
             self.started.step()?;
-            for index in self.started.group.take_ended() {
+            for index in self.started.tasks.take_ended() {
                 self.report_end(index);
             }
         }
@@ -94,7 +94,7 @@ impl Run<'_> {
 
     /// Prints why a task failed that has just ended, and ends the others.
     fn report_end(&mut self, index: usize) {
-        let Some(outcome) = self.started.group.outcome(index) else {
+        let Some(outcome) = self.started.tasks.outcome(index) else {
             return;
         };
         let code = outcome.code();

@@ -1,4 +1,4 @@
-//! A command that was started: its input, its output, its end.
+//! A task: a command that was started, with its input, its output and its outcome.
 
 use super::channel::{protocol_error, Channel};
 use super::outcome::Outcome;
@@ -8,11 +8,11 @@ use crate::wire::message::AgentMessage;
 use std::io;
 use vshmem_base::error::Result;
 
-/// A command that was started.
+/// A command of a run that was started.
 pub struct Task {
-    /// Where its output goes.
+    /// Its output.
     pub output: Output,
-    /// How it ended, if it has.
+    /// Its outcome, if it has ended.
     pub outcome: Option<Outcome>,
     /// Index of its channel in the group.
     pub channel: usize,
@@ -43,7 +43,7 @@ impl Task {
     }
 
     /// Handles a frame about it. The outer error is about our own output, the inner one about the machine.
-    pub fn take(&mut self, frame: &Frame) -> io::Result<Result<Option<Outcome>>> {
+    pub fn handle(&mut self, frame: &Frame) -> io::Result<Result<Option<Outcome>>> {
         match frame.kind {
             Kind::Stdout => self.output.write(Stream::Out, &frame.payload)?,
             Kind::Stderr => self.output.write(Stream::Err, &frame.payload)?,

@@ -1,5 +1,5 @@
-//! Writes this process's output by threads, so that whoever does not read it holds up nothing else: neither
-//! signals, nor what has a time limit.
+//! Threads that write this process's output, so that a reader which does not read holds up neither signals
+//! nor time limits.
 
 use super::output::Stream;
 use rustix::event::{eventfd, EventfdFlags};
@@ -14,17 +14,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use vshmem_base::error::{Explain, Result};
 
 /// Bytes that may wait to be written before no more is taken from commands.
-const MOST_WAITING: usize = 256 << 10;
+const MAX_WAITING: usize = 256 << 10;
 
-/// A thread for each of the two outputs, or one for both if they are one file: there the order matters.
+/// The writers of standard output and standard error: a thread each, or one for both if they are one file,
+/// where the order matters.
 #[derive(Clone)]
 pub struct Writers {
-    /// Those of standard output and standard error.
+    /// The writers of standard output and standard error.
     writers: [Arc<Writer>; 2],
     wake: Arc<OwnedFd>,
 }
 
-/// A thread, and what it has yet to write.
+/// A thread, and the bytes that it has yet to write.
 struct Writer {
     waiting: Mutex<Waiting>,
     added: Condvar,
@@ -38,7 +39,7 @@ struct Waiting {
     len: usize,
     /// Why nothing can be written any more.
     error: Option<Errno>,
-    /// Somebody wants to know when a piece is written.
+    /// The event loop waits for a piece to be written.
     awaited: bool,
 }
 
@@ -68,35 +69,35 @@ impl Writers {
         Ok(Writers { writers: [first, second], wake })
     }
 
-    /// What writes to standard output and standard error.
+    /// Streams that write to standard output and standard error.
     pub fn streams(&self) -> [Box<dyn Write>; 2] {
         [Stream::Out, Stream::Err].map(|stream| self.stream(stream))
     }
 
-    /// What writes to one of them. An error may be of what was written before.
+    /// A stream that writes to one of them. An error may concern earlier bytes.
     pub fn stream(&self, stream: Stream) -> Box<dyn Write> {
         Box::new(Queued { writer: self.writers[stream as usize].clone(), stream })
     }
 
-    /// So much waits to be written that no more should come. The descriptor says when to ask again.
+    /// Whether no more output should come until some is written. The descriptor says when to ask again.
     pub fn full(&self) -> bool {
-        self.writers.iter().any(|writer| writer.await_more_than(MOST_WAITING))
+        self.writers.iter().any(|writer| writer.await_more_than(MAX_WAITING))
     }
 
-    /// Something waits to be written. The descriptor says when to ask again.
+    /// Whether output waits to be written. The descriptor says when to ask again.
     pub fn busy(&self) -> bool {
         self.writers.iter().any(|writer| writer.await_more_than(0))
     }
 
     /// An error if something could not be written.
     pub fn check(&self) -> io::Result<()> {
-        // What has woken us is looked at here, and by those who ask again.
+        // The counter only wakes the event loop; the state is read below.
         let _ = read(&self.wake, &mut [0u8; 8]);
         self.writers.iter().try_for_each(|writer| writer.lock().error.map_or(Ok(()), |why| Err(why.into())))
     }
 }
 
-/// Readable when there is news to ask for.
+/// Readable when a piece was written, or writing has failed.
 impl AsFd for Writers {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
@@ -148,7 +149,7 @@ fn write_all(file: &File, mut bytes: &[u8]) -> std::result::Result<(), Errno> {
     Ok(())
 }
 
-/// Has a thread write.
+/// A stream whose bytes a thread writes.
 struct Queued {
     writer: Arc<Writer>,
     stream: Stream,
@@ -190,7 +191,7 @@ mod tests {
     fn an_output_that_nobody_reads_holds_up_no_other() {
         let ((mut out, to_out), (mut err, to_err)) = (pipe(), pipe());
         let writers = Writers::to([to_out, to_err]).expect("threads");
-        let big = vec![b'x'; 2 * MOST_WAITING];
+        let big = vec![b'x'; 2 * MAX_WAITING];
         writers.stream(Stream::Out).write_all(&big).expect("it is taken");
         writers.stream(Stream::Err).write_all(b"error").expect("it is taken");
         let mut read = [0; 5];

@@ -30,7 +30,7 @@ pub const VARIABLE: &str = "VSHMEM_RELAY";
 /// Exit code of a remote shell that failed itself, as ssh's.
 pub const FAILURE: u8 = 255;
 
-/// A name that nobody guesses.
+/// A random name, which can't be guessed.
 fn random_name() -> Result<String> {
     Ok(random::bytes()?.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -1,9 +1,9 @@
-//! `vshmem rsh --relay`: passes what remote shells ask for to the host, on standard output, and what came of
-//! it back, from standard input. It ends when that is closed.
+//! The relay, `vshmem rsh --relay`: it passes requests of remote shells to the host, on standard output, and
+//! their outcomes back, from standard input. It ends when that is closed.
 
 use super::{anonymous_program, random_name, VARIABLE};
 use crate::wire::lines::Lines;
-use crate::wire::relay::{from_line, to_line, Answer, Call, RelayMessage, MAX_LINE, MAX_REQUESTS};
+use crate::wire::relay::{from_line, to_line, Answer, RelayMessage, ShellRequest, MAX_LINE, MAX_REQUESTS};
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::io::{retry_on_intr, Errno};
 use rustix::net::sockopt::socket_peercred;
@@ -38,7 +38,7 @@ pub fn relay() -> Result<u8> {
     let file = script(&program, &name, &token)?;
     let shell = path_of(&file)?;
     let mut relay = Relay { token, connections: Vec::new(), next: 0 };
-    tell(&RelayMessage::Ready { shell })?;
+    send_to_host(&RelayMessage::Ready { shell })?;
     relay.serve(&signals, &listener)?;
     Ok(0)
 }
@@ -71,11 +71,11 @@ fn path_of(file: &File) -> Result<PathBuf> {
     Ok(Path::new("/proc").join(process).join("fd").join(file.as_raw_fd().to_string()))
 }
 
-/// Says a message to the host. It waits if the host does not read.
-fn tell(message: &RelayMessage) -> Result<()> {
+/// Sends a message to the host. It waits if the host does not read.
+fn send_to_host(message: &RelayMessage) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
-    let told = stdout.write_all(&to_line(message)).and_then(|()| stdout.flush());
-    told.explain(|| "the host is gone".into())
+    let sent = stdout.write_all(&to_line(message)).and_then(|()| stdout.flush());
+    sent.explain(|| "the host is gone".into())
 }
 
 struct Relay {
@@ -114,7 +114,7 @@ impl Relay {
             }
             // The last first, since one that is gone is taken out.
             for index in (0..self.connections.len()).rev().filter(|index| ready[index + 3]) {
-                self.hear(index)?;
+                self.read_shell(index)?;
             }
             if ready[1] && !self.read_answers(&mut answers)? {
                 return Ok(());
@@ -136,8 +136,8 @@ impl Relay {
         }
     }
 
-    /// Reads what a remote shell says: its request, or its end.
-    fn hear(&mut self, index: usize) -> Result<()> {
+    /// Reads from a remote shell: its request, or its end.
+    fn read_shell(&mut self, index: usize) -> Result<()> {
         let connection = &mut self.connections[index];
         let mut bytes = [0; 16 * 1024];
         let len = match connection.stream.read(&mut bytes) {
@@ -147,24 +147,24 @@ impl Relay {
         };
         let lines = connection.lines.push(&bytes[..len], MAX_LINE);
         let unfinished = len > 0 && lines.as_ref().is_ok_and(Vec::is_empty);
-        let call = lines.iter().flatten().next().and_then(|line| from_line::<Call>(line));
+        let call = lines.iter().flatten().next().and_then(|line| from_line::<ShellRequest>(line));
         match call.filter(|call| connection.request.is_none() && call.token == self.token) {
-            Some(Call { host, command, .. }) => {
+            Some(ShellRequest { host, command, .. }) => {
                 let id = self.next;
                 self.next += 1;
                 connection.request = Some(id);
-                tell(&RelayMessage::Start { id, host, command })
+                send_to_host(&RelayMessage::Start { id, host, command })
             }
             // The beginning of a request.
             None if unfinished && connection.request.is_none() => Ok(()),
             None => {
                 let gone = self.connections.swap_remove(index);
-                gone.request.map_or(Ok(()), |id| tell(&RelayMessage::HungUp { id }))
+                gone.request.map_or(Ok(()), |id| send_to_host(&RelayMessage::HungUp { id }))
             }
         }
     }
 
-    /// Passes on what came of requests. False if the host has closed its end.
+    /// Passes on the outcomes of requests. False if the host has closed its end.
     fn read_answers(&mut self, answers: &mut Lines) -> Result<bool> {
         let mut bytes = [0; 16 * 1024];
         let len = retry_on_intr(|| rustix::io::read(stdin(), &mut bytes));

@@ -1,15 +1,16 @@
-//! `vshmem rsh HOST WORDS...`: asks the relay for a command in another host, and waits for its end.
+//! The remote shell, `vshmem rsh HOST WORDS...`: it asks the relay for a command in another host, and waits
+//! for its end.
 
 use super::{FAILURE, VARIABLE};
 use crate::wire::lines::Lines;
-use crate::wire::relay::{from_line, to_line, Call, End, MAX_LINE};
+use crate::wire::relay::{from_line, to_line, RequestOutcome, ShellRequest, MAX_LINE};
 use rustix::net::{connect, socket_with, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use vshmem_base::error::{error, Error, Explain, Result};
 
-/// Has the words run in a host of the job, as ssh does: they are joined to one text. Returns the command's
+/// Runs words in a host of the job, as ssh does: they are joined to one text. Returns the command's
 /// exit code; if the command was refused, or the job was ended, 255, for the host says why.
 ///
 /// # Errors
@@ -25,7 +26,7 @@ fn ask(host: &str, words: &[OsString]) -> Result<u8> {
     };
     let words: Option<Vec<&str>> = words.iter().map(|word| word.to_str()).collect();
     let command = words.ok_or_else(|| Error::new("a remote command must be UTF-8"))?.join(" ");
-    let call = to_line(&Call { token: token.into(), host: host.into(), command });
+    let call = to_line(&ShellRequest { token: token.into(), host: host.into(), command });
     if call.len() > MAX_LINE {
         return Err(error!("the remote command takes {} bytes; {MAX_LINE} is the most", call.len()));
     }
@@ -33,8 +34,8 @@ fn ask(host: &str, words: &[OsString]) -> Result<u8> {
     let mut stream = reach(name).explain(gone)?;
     stream.write_all(&call).explain(gone)?;
     match answer(&mut stream) {
-        Some(End::Ended { code }) => Ok(code),
-        Some(End::Refused { .. }) | None => Ok(FAILURE),
+        Some(RequestOutcome::Ended { code }) => Ok(code),
+        Some(RequestOutcome::Refused { .. }) | None => Ok(FAILURE),
     }
 }
 
@@ -44,8 +45,8 @@ fn reach(name: &str) -> std::io::Result<UnixStream> {
     Ok(socket.into())
 }
 
-/// `None`: the relay has ended.
-fn answer(stream: &mut UnixStream) -> Option<End> {
+/// The outcome that the relay answers. `None`: the relay has ended.
+fn answer(stream: &mut UnixStream) -> Option<RequestOutcome> {
     let mut lines = Lines::default();
     loop {
         let mut bytes = [0; 4096];

@@ -1,8 +1,8 @@
-//! How a command ended.
+//! The end of a command.
 
 use serde::{Deserialize, Serialize};
 
-/// How a command ended.
+/// The end of a command: its exit code, or the signal that killed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ended {
@@ -21,7 +21,7 @@ impl Ended {
         }
     }
 
-    /// From the status of `waitpid`.
+    /// The end that a status of `waitpid` means.
     pub fn from_wait(status: i32) -> Ended {
         if libc::WIFSIGNALED(status) {
             Ended::Killed(libc::WTERMSIG(status) as u8)

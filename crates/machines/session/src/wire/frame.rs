@@ -85,10 +85,10 @@ pub fn encode(kind: Kind, stream: u16, payload: &[u8], out: &mut impl Extend<u8>
     out.extend(payload.iter().copied());
 }
 
-/// What a stream holds instead of its next frame.
+/// A greeting in place of a stream's next frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interruption {
-    /// Nothing: a frame, or its beginning.
+    /// There is none, but a frame or its beginning.
     None,
     /// The beginning of a greeting.
     Begun,
@@ -96,7 +96,7 @@ pub enum Interruption {
     Greeting(Nonce),
 }
 
-/// Splits input into frames.
+/// A parser, which splits input into frames.
 #[derive(Default)]
 pub struct Parser {
     buffer: Vec<u8>,
@@ -110,7 +110,7 @@ impl Parser {
         Parser { buffer: rest, used: 0 }
     }
 
-    /// Adds what was read.
+    /// Adds input.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.used);
         self.used = 0;

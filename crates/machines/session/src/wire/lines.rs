@@ -1,10 +1,10 @@
-//! Lines of a stream.
+//! The lines of a stream.
 
-/// A line is too long.
+/// The error for a line that is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLong;
 
-/// Puts lines together from pieces.
+/// The lines of a stream, put together from pieces.
 #[derive(Debug, Default)]
 pub struct Lines {
     partial: Vec<u8>,

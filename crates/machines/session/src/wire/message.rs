@@ -38,7 +38,7 @@ pub enum AgentMessage {
 }
 
 impl HostMessage {
-    /// As the payload of a frame. An error if it does not fit into one.
+    /// The message as the payload of a frame. An error if it does not fit into one.
     pub fn to_payload(&self) -> Result<Vec<u8>> {
         let payload = serde_json::to_vec(self).expect("a message is plain data");
         match payload.len() {

@@ -1,5 +1,5 @@
-//! The protocol between `vshmem` on the host and the agent in a machine, over a virtio-serial port; and what
-//! an MPI launcher's relay says (see [`relay`]).
+//! The protocol between `vshmem` on the host and the agent in a machine, over a virtio-serial port; and the
+//! messages of an MPI launcher's relay (see [`relay`]).
 //!
 //! A session begins with a greeting: the host sends [`greeting::HELLO`] and 16 random bytes, and the agent
 //! answers with [`greeting::WELCOME`] and the same bytes. Each side discards its input until it has seen the
@@ -11,7 +11,7 @@
 //! that has ended crossed the report of its end, and is ignored.
 //!
 //! Input has a window per command ([`frame::STDIN_WINDOW`]). Output has none: commands share the channel in
-//! turn, and the host reads whatever arrives, since all of it goes to the same terminal or file.
+//! turn, and the host reads all that arrives, since it goes to the same terminal or file.
 //!
 //! The host repeats its greeting now and then, between frames. An agent that answers with a welcome has
 //! forgotten the session, because its machine was reset. One that knows the session answers with a frame, and

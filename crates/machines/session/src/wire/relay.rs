@@ -1,11 +1,11 @@
-//! What the relay of a launcher's remote shells says to the host, and to the shells. Each message is a line
-//! of JSON.
+//! The messages between the relay of a launcher's remote shells, the host and the shells. Each is a line of
+//! JSON.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Longest line.
+/// Bytes of the longest line.
 pub const MAX_LINE: usize = 256 * 1024;
 /// Most remote commands at a time.
 pub const MAX_REQUESTS: usize = 1024;
@@ -36,19 +36,19 @@ pub enum RelayMessage {
     },
 }
 
-/// The host's answer to a request; the last word about it.
+/// The host's answer to a request, which ends it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// The request's number.
     pub id: u64,
-    /// What came of it.
-    pub end: End,
+    /// The outcome.
+    pub end: RequestOutcome,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
-pub enum End {
+pub enum RequestOutcome {
     /// The command has ended.
     Ended {
         /// Its exit code, as shells report it.
@@ -61,11 +61,11 @@ pub enum End {
     },
 }
 
-/// What a shell says to the relay.
+/// The request of a remote shell to the relay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Call {
-    /// What shows that the shell was started by the relay's program.
+pub struct ShellRequest {
+    /// The token of the relay's program, which shows that it has started the shell.
     pub token: String,
     /// The host to start a command in.
     pub host: String,
@@ -80,7 +80,7 @@ pub fn to_line(message: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// A message from a line. `None`: it is none.
+/// The message in a line. `None`: there is none.
 pub fn from_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
     serde_json::from_slice(line).ok()
 }
@@ -98,9 +98,9 @@ mod tests {
         let line = "{\"start\":{\"id\":1,\"host\":\"vm1\",\"command\":\"a \\\"b c\\\"\"}}\n";
         assert_eq!(text(to_line(&start)), line);
         assert_eq!(text(to_line(&RelayMessage::HungUp { id: 1 })), "{\"hungup\":{\"id\":1}}\n");
-        let ended = Answer { id: 1, end: End::Ended { code: 3 } };
+        let ended = Answer { id: 1, end: RequestOutcome::Ended { code: 3 } };
         assert_eq!(text(to_line(&ended)), "{\"id\":1,\"end\":{\"ended\":{\"code\":3}}}\n");
-        let refused = Answer { id: 1, end: End::Refused { why: "no".into() } };
+        let refused = Answer { id: 1, end: RequestOutcome::Refused { why: "no".into() } };
         assert_eq!(text(to_line(&refused)), "{\"id\":1,\"end\":{\"refused\":{\"why\":\"no\"}}}\n");
         for message in [ready, start, RelayMessage::HungUp { id: u64::MAX }] {
             assert_eq!(from_line(to_line(&message).trim_ascii_end()), Some(message));

@@ -12,7 +12,7 @@ pub struct Size {
     pub columns: u16,
 }
 
-/// What to start, and as which user.
+/// A request to start a command.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
@@ -37,9 +37,9 @@ pub struct Start {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// It has the agent's user, whatever is said of that here, and `env` is added to the agent's environment.
+    /// It has the agent's user, not the one given here, and `env` is added to the agent's environment.
     pub inherits: bool,
-    /// What it leaves in the background ends with the session.
+    /// Its background processes end with the session.
     pub ends_with_session: bool,
     /// It gets a directory for temporary files, in TMPDIR, which is removed when it has ended.
     pub scratch: bool,

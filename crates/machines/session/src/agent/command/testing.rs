@@ -1,8 +1,8 @@
-//! Stand-ins for commands, without a machine.
+//! Starters of commands for tests without a machine.
 
 use super::*;
 
-/// Starts commands on this kernel, as the caller.
+/// A starter of commands on this kernel, as the caller.
 #[cfg(test)]
 pub struct Plain;
 
@@ -16,7 +16,7 @@ impl Starter for Plain {
     }
 }
 
-/// Starts nothing: commands echo their input.
+/// A starter whose commands echo their input; no process is started.
 pub struct Echoes;
 
 impl Starter for Echoes {

@@ -1,4 +1,4 @@
-//! A machine's agent with one channel, without the machine.
+//! A machine's agent with one channel, for tests without the machine.
 
 use super::super::command::testing::Echoes;
 #[cfg(test)]
@@ -27,12 +27,12 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Its commands only echo their input.
+    /// A machine whose commands echo their input.
     pub fn echoes() -> Machine {
         Machine::new(Box::new(Echoes))
     }
 
-    /// Its commands run on this kernel.
+    /// A machine whose commands run on this kernel.
     #[cfg(test)]
     pub fn plain() -> Machine {
         Machine::new(Box::new(Plain))
@@ -64,8 +64,7 @@ impl Machine {
         host
     }
 
-    /// The host closes its end, and has not read the answer. Services the session when the agent would, for a
-    /// second. Whether it has noticed.
+    /// Whether the session notices within a second that the host has closed its end, with the answer unread.
     #[cfg(test)]
     pub fn notices_the_end(&mut self) -> bool {
         self.host = None;
@@ -81,14 +80,14 @@ impl Machine {
         !self.session.has_host()
     }
 
-    /// Input from the host.
-    pub fn hear(&mut self, bytes: &[u8]) {
+    /// Handles input from the host.
+    pub fn receive(&mut self, bytes: &[u8]) {
         if let Some(host) = &mut self.host {
             let _ = host.write(bytes);
         }
     }
 
-    /// Services the session as long as there is something to do, within limits.
+    /// Services the session until there is nothing to do, within limits.
     pub fn work(&mut self) {
         for _ in 0..1000 {
             let tokens = self.poller.wait(Some(Instant::now())).expect("an epoll");
@@ -119,7 +118,7 @@ impl Machine {
         }
     }
 
-    /// The processes of commands that have not ended.
+    /// The pids of commands that have not ended.
     pub fn pids(&self) -> Vec<i32> {
         match &self.session.state {
             State::Active(active) => {
@@ -135,7 +134,7 @@ impl Machine {
         self.session.out.len()
     }
 
-    /// A host is connected.
+    /// Whether a host is connected.
     #[cfg(test)]
     pub fn has_host(&self) -> bool {
         self.session.has_host()

@@ -1,10 +1,11 @@
-//! Sessions with a real host at the other end, and with a lying one. The commands run on this kernel.
+//! Tests of sessions, with a host at the other end and with one that violates the protocol. The commands run
+//! on this kernel.
 
 use super::testing::{Machine, NONCE};
 use super::BACKLOG;
 use crate::commands::channel::Channel;
-use crate::commands::group::Group;
 use crate::commands::output::Output;
+use crate::commands::tasks::Tasks;
 use crate::wire::ended::Ended;
 use crate::wire::frame::{encode, Kind, MAX_DATA, MAX_STREAMS};
 use crate::wire::greeting::{greeting, HELLO};
@@ -43,7 +44,7 @@ fn starts(stream: u16, request: &Start) -> Vec<u8> {
 /// A host and a machine, and the output of each command.
 struct Run {
     machine: Machine,
-    group: Group,
+    tasks: Tasks,
     said: Vec<Rc<RefCell<Vec<u8>>>>,
 }
 
@@ -54,18 +55,18 @@ impl Run {
         host.set_nonblocking(false).unwrap();
         let mut sender = host.try_clone().unwrap();
         let said: Vec<_> = requests.iter().map(|_| Rc::default()).collect();
-        let outputs = said.iter().map(|list| Output::kept(None, list)).collect();
+        let outputs = said.iter().map(|list| Output::recorded(None, list)).collect();
         for (stream, request) in requests.iter().enumerate() {
             sender.write_all(&starts(stream as u16, request)).unwrap();
             machine.work();
         }
-        let group = Group::on(Channel::on(host, NONCE), outputs);
-        Run { machine, group, said }
+        let tasks = Tasks::on(Channel::on(host, NONCE), outputs);
+        Run { machine, tasks, said }
     }
 
     fn step(&mut self) {
         self.machine.work();
-        self.group.service(true).unwrap();
+        self.tasks.service(true).unwrap();
         assert!(self.machine.backlog() <= BACKLOG + 4 * MAX_DATA);
     }
 
@@ -79,7 +80,7 @@ impl Run {
     }
 
     fn code(&self, index: usize) -> Option<u8> {
-        self.group.outcome(index).map(|outcome| outcome.code())
+        self.tasks.outcome(index).map(|outcome| outcome.code())
     }
 
     fn said(&self, index: usize) -> String {
@@ -97,7 +98,7 @@ fn many_commands_have_their_own_output_and_end() {
     let requests: Vec<_> =
         (0..64).map(|i| request(&format!("echo out {i}; echo err {i} >&2; exit {i}"))).collect();
     let mut run = Run::start(&requests);
-    run.until(|run| !run.group.runs());
+    run.until(|run| !run.tasks.runs());
     for i in 0..64 {
         assert_eq!(run.code(i), Some(i as u8));
         let said = run.said(i);
@@ -122,8 +123,8 @@ fn a_command_that_floods_delays_no_other() {
         assert!(len > MAX_DATA, "it has had its turn: {len}");
         assert_eq!(run.code(i), None);
     }
-    run.group.signal(libc::SIGKILL);
-    run.until(|run| !run.group.runs());
+    run.tasks.signal(libc::SIGKILL);
+    run.until(|run| !run.tasks.runs());
     assert_eq!((run.code(0), run.code(1)), (Some(137), Some(137)));
 }
 
@@ -134,8 +135,8 @@ fn a_host_that_does_not_read_costs_no_memory() {
         run.machine.work();
         assert!(run.machine.backlog() <= BACKLOG + 4 * MAX_DATA);
     }
-    run.group.signal(libc::SIGTERM);
-    run.until(|run| !run.group.runs());
+    run.tasks.signal(libc::SIGTERM);
+    run.until(|run| !run.tasks.runs());
     assert_eq!(run.code(0), Some(143));
 }
 
@@ -145,15 +146,15 @@ fn input_goes_to_its_command_as_it_takes_it() {
     let mut run = Run::start(&[start, request("cat; exit 6")]);
     let mut sent = Vec::new();
     while sent.len() < 1 << 20 {
-        if let Some(room @ 1..) = run.group.input_room(0) {
+        if let Some(room @ 1..) = run.tasks.input_room(0) {
             let part: Vec<u8> = (0..room).map(|i| (i % 251) as u8).collect();
-            run.group.input(0, &part);
+            run.tasks.input(0, &part);
             sent.extend(part);
         }
         run.step();
     }
-    run.group.input(0, &[]);
-    run.until(|run| !run.group.runs());
+    run.tasks.input(0, &[]);
+    run.until(|run| !run.tasks.runs());
     assert!(*run.said[0].borrow() == sent, "as it was sent");
     assert_eq!((run.code(0), run.code(1)), (Some(5), Some(6)));
     assert!(run.said[1].borrow().is_empty());
@@ -170,16 +171,16 @@ fn a_terminal_is_one() {
     run.until(|run| run.said(0).contains("11 77\r\n"));
     assert!(run.said(0).starts_with("/dev/pts/"), "{}", run.said(0));
     // An interrupted shell goes on with its next command, so both first report that they wait.
-    run.group.input(0, b"x\n");
+    run.tasks.input(0, b"x\n");
     run.until(|run| run.said(0).ends_with("x\r\nx\r\n"));
-    run.group.input(0, b"\x03");
-    run.until(|run| !run.group.runs());
+    run.tasks.input(0, b"\x03");
+    run.until(|run| !run.tasks.runs());
     assert_eq!(run.code(0), Some(130), "{}", run.said(0));
     // The end of input is a character.
     let start = Start { stdin: true, terminal, ..request("cat; exit 4") };
     let mut run = Run::start(&[start]);
-    run.group.input(0, &[]);
-    run.until(|run| !run.group.runs());
+    run.tasks.input(0, &[]);
+    run.until(|run| !run.tasks.runs());
     assert_eq!(run.code(0), Some(4));
 }
 
@@ -192,8 +193,8 @@ fn a_login_shell_is_the_first_that_exists() {
         ..request("")
     };
     let mut run = Run::start(&[start]);
-    run.group.input(0, b"echo $0 $SHELL; exit 9\n");
-    run.until(|run| !run.group.runs());
+    run.tasks.input(0, b"echo $0 $SHELL; exit 9\n");
+    run.until(|run| !run.tasks.runs());
     assert!(run.said(0).contains("-sh /bin/sh\n"), "{}", run.said(0));
     assert_eq!(run.code(0), Some(9));
 }
@@ -201,10 +202,10 @@ fn a_login_shell_is_the_first_that_exists() {
 #[test]
 fn a_number_is_free_again_after_its_commands_end() {
     let mut run = Run::start(&[request("exit 1")]);
-    run.until(|run| !run.group.runs());
+    run.until(|run| !run.tasks.runs());
     let mut again = Machine::plain();
     for _ in 0..3 {
-        again.hear(&starts(5, &request("exit 0")));
+        again.receive(&starts(5, &request("exit 0")));
         let begun = Instant::now();
         again.work();
         while !again.pids().is_empty() && begun.elapsed() < TIMEOUT {
@@ -215,7 +216,7 @@ fn a_number_is_free_again_after_its_commands_end() {
     }
     // Not while its command runs.
     for expected in [true, false] {
-        again.hear(&starts(5, &request("exec sleep 60")));
+        again.receive(&starts(5, &request("exec sleep 60")));
         again.work();
         assert_eq!(again.has_host(), expected);
     }
@@ -290,7 +291,7 @@ fn no_host_brings_an_agent_down() {
                 said.extend(greeting(&HELLO, &NONCE));
             }
             said.truncate(said.len() - usize::from(random(500) == 0));
-            machine.hear(&said);
+            machine.receive(&said);
             machine.work();
             assert!(machine.backlog() <= BACKLOG + 4 * MAX_DATA);
         }

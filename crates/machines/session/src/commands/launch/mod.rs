@@ -1,8 +1,9 @@
-//! Runs an MPI's launcher in the first host of a job, and starts in the job's hosts what it asks for.
+//! The launch of an MPI job: its launcher runs in the first host, and the commands that the launcher asks for
+//! are started in the job's hosts.
 //!
 //! In the first host runs a relay beside the launcher (`remote_shell`). The launcher's remote shell asks the
-//! relay, which asks this process. A request is judged ([`Launch::admit`]), and what is admitted is started
-//! as one more command of the group. So a guest can have the user's programs started only while this runs,
+//! relay, which asks this process. A request is judged ([`Launch::admit`]), and its command, if admitted,
+//! is started as one more task. So a guest can have the user's programs started only while this runs,
 //! only in hosts of the job, and only those that are admitted.
 //!
 //! The loss of any host ends the job.
@@ -10,13 +11,13 @@
 pub mod requests;
 pub mod words;
 
-use super::event_loop::{exit_code, Audience, EventLoop, Settings, GRACE};
-use super::group::Group;
+use super::event_loop::{exit_code, EventLoop, Recipients, Settings, GRACE};
 use super::job::Job;
 use super::location::Location;
 use super::outcome::Outcome;
 use super::output::{Output, Stream};
-use super::run::written;
+use super::run::finish_output;
+use super::tasks::Tasks;
 use crate::wire::ended::Ended;
 use requests::{Request, Requests};
 use std::cell::{Cell, RefCell};
@@ -27,28 +28,28 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use vshmem_base::error::{Error, Result, OUR_FAILURE};
 
-/// How long a machine may take to report the end of a command that was killed: a job whose host was lost is
+/// Time that a machine may take to report the end of a command that was killed: a job whose host was lost is
 /// over within five seconds.
 const KILL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Refused requests after which the job is ended.
-const MOST_REFUSALS: u32 = 64;
+const MAX_REFUSALS: u32 = 64;
 
 /// A host of a job.
 #[derive(Debug, Clone)]
-pub struct Host {
+pub struct JobHost {
     /// Its name, by which a launcher asks for it.
     pub name: String,
-    /// Where and how commands run in it; the command itself is filled in.
+    /// The job of a command in it; the command itself is filled in.
     pub job: Job,
 }
 
-/// Judges the words that a launcher wants to run in another host.
+/// A judge of commands that a launcher wants to run in another host: the words to run, or why not.
 pub type Admit = dyn Fn(&[OsString]) -> Result<Vec<OsString>>;
 
 /// An MPI job to be launched.
 pub struct Launch<'a> {
     /// Its hosts. The launcher runs in the first.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<JobHost>,
     /// The words of the launcher, which is to use the program at this path as its remote shell. The path is
     /// one in the first host.
     pub command: &'a dyn Fn(&Path) -> Vec<OsString>,
@@ -74,41 +75,41 @@ pub fn launch(launch: &Launch) -> Result<u8> {
     let first = launch.hosts.first().ok_or_else(|| Error::new("the job has no host"))?;
     let settings =
         Settings { insist: true, stdin: launch.stdin, terminal: false, kill_timeout: KILL_TIMEOUT };
-    let said = Said::default();
+    let relay_output = RelayOutput::default();
     let relay = relay_job(first, launch.program);
-    let mut tasks = EventLoop::start(settings, |writers| {
-        let mut group = Group::default();
+    let mut event_loop = EventLoop::start(settings, |writers| {
+        let mut tasks = Tasks::default();
         for host in &launch.hosts {
-            group.keep(&host.job.location)?;
+            tasks.open_channel(&host.job.location)?;
         }
         // The relay is task 0.
-        let output = Output::new(None, [Box::new(said.clone()), writers.stream(Stream::Err)]);
-        group.add(&relay, output)?;
-        Ok(group)
+        let output = Output::new(None, [Box::new(relay_output.clone()), writers.stream(Stream::Err)]);
+        tasks.add(&relay, output)?;
+        Ok(tasks)
     })?;
-    tasks.audience = Audience::Nobody;
+    event_loop.recipients = Recipients::None;
     let mut launched = Launched {
         launch,
-        tasks,
-        said,
+        event_loop,
+        relay_output,
         requests: Requests::default(),
         launcher: None,
-        complained: Rc::default(),
+        errors_noted: Rc::default(),
         unused: launch.hosts.iter().skip(1).map(|host| host.name.as_str()).collect(),
         code: None,
         refusals: 0,
         hung_up: Vec::new(),
-        broken: None,
+        failure: None,
     };
     let ran = launched.run();
-    written(&mut launched.tasks, ran).map(|code| code.or(launched.code).unwrap_or(OUR_FAILURE))
+    finish_output(&mut launched.event_loop, ran).map(|code| code.or(launched.code).unwrap_or(OUR_FAILURE))
 }
 
 /// The relay's task.
 const RELAY: usize = 0;
 
 /// The relay's command in the first host.
-fn relay_job(first: &Host, program: &Path) -> Job {
+fn relay_job(first: &JobHost, program: &Path) -> Job {
     let mut job = first.job.clone();
     let program = match &job.location {
         Location::Reached(reached) => &reached.program,
@@ -123,17 +124,17 @@ fn relay_job(first: &Host, program: &Path) -> Job {
     job
 }
 
-/// What the relay has said and was not read yet.
+/// The output of the relay that was not read yet.
 #[derive(Clone, Default)]
-struct Said(Rc<RefCell<Vec<u8>>>);
+struct RelayOutput(Rc<RefCell<Vec<u8>>>);
 
-impl Said {
+impl RelayOutput {
     fn take(&self) -> Vec<u8> {
         self.0.take()
     }
 }
 
-impl Write for Said {
+impl Write for RelayOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.borrow_mut().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -144,13 +145,13 @@ impl Write for Said {
     }
 }
 
-/// Standard error, and whether anything was written to it.
-struct Complaints {
+/// Standard error, with a note whether anything was written to it.
+struct NotedErrors {
     to: Box<dyn Write>,
     any: Rc<Cell<bool>>,
 }
 
-impl Write for Complaints {
+impl Write for NotedErrors {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.any.set(true);
         self.to.write(bytes)
@@ -161,57 +162,57 @@ impl Write for Complaints {
     }
 }
 
-/// Something has happened after which the launcher should end.
-struct Broken {
+/// An event after which the launcher should end.
+struct Failure {
     since: Instant,
     why: String,
-    /// It may be the launcher's own deed, which has its remote shells end where it ends a job.
+    /// The launcher itself may have caused it: it ends its remote shells where it ends a job.
     by_launcher: bool,
 }
 
 /// A job that was launched.
 struct Launched<'a> {
     launch: &'a Launch<'a>,
-    tasks: EventLoop,
-    said: Said,
+    event_loop: EventLoop,
+    relay_output: RelayOutput,
     requests: Requests,
     /// The launcher's task.
     launcher: Option<usize>,
     /// Whether the launcher, or a rank, has written to standard error.
-    complained: Rc<Cell<bool>>,
-    /// Names of other hosts in which it has not had anything started.
+    errors_noted: Rc<Cell<bool>>,
+    /// Names of the other hosts in which no command was started.
     unused: Vec<&'a str>,
-    /// The exit code, once it is known.
+    /// The exit code of the job, once it is known.
     code: Option<u8>,
     refusals: u32,
     /// Tasks whose remote shells have ended, and since when they are asked to end.
     hung_up: Vec<(Instant, usize)>,
-    /// Why the launcher should be about to end.
-    broken: Option<Broken>,
+    /// The event after which the launcher should end, if there was one.
+    failure: Option<Failure>,
 }
 
 impl Launched<'_> {
     fn run(&mut self) -> io::Result<()> {
-        while self.tasks.group.runs() {
-            self.tasks.step()?;
+        while self.event_loop.tasks.runs() {
+            self.event_loop.step()?;
             self.look_for_lost();
-            for task in self.tasks.group.take_ended() {
+            for task in self.event_loop.tasks.take_ended() {
                 self.ended(task);
             }
-            let said = self.said.take();
-            match self.requests.hear(&said) {
+            let relay_output = self.relay_output.take();
+            match self.requests.receive(&relay_output) {
                 Ok(requests) => requests.into_iter().for_each(|request| self.serve(request)),
                 Err(why) => self.relay_failed(why),
             }
             self.send_answers();
             self.kill_hung_up();
-            self.end_broken();
+            self.end_failed();
             self.dismiss_relay();
             if let (None, Some(code)) = (self.launcher, self.interrupted()) {
                 self.end(code);
             }
             // What can't be killed, or is said to run on, ends with its channel.
-            if self.tasks.killed_for().is_some_and(|time| time >= KILL_TIMEOUT) {
+            if self.event_loop.killed_for().is_some_and(|time| time >= KILL_TIMEOUT) {
                 break;
             }
         }
@@ -222,20 +223,20 @@ impl Launched<'_> {
     /// before the loss is noticed that ended them, as Open MPI 5's does.
     fn end(&mut self, code: u8) {
         self.code = self.code.filter(|code| *code != 0).or(Some(code));
-        if self.tasks.killed_for().is_none() {
-            self.tasks.kill();
+        if self.event_loop.killed_for().is_none() {
+            self.event_loop.kill();
         }
     }
 
-    /// Prints why the job is ended, and ends it.
+    /// Ends the job, and prints why.
     fn fail(&mut self, why: String) {
-        self.tasks.print_error(why);
+        self.event_loop.print_error(why);
         self.end(self.interrupted().unwrap_or(OUR_FAILURE));
     }
 
     /// The exit code of a job that a signal has asked to end, as a shell has it.
     fn interrupted(&self) -> Option<u8> {
-        self.tasks.asked_to_end().map(exit_code)
+        self.event_loop.asked_to_end().map(exit_code)
     }
 
     fn relay_failed(&mut self, why: &str) {
@@ -244,13 +245,13 @@ impl Launched<'_> {
     }
 
     fn ended(&mut self, task: usize) {
-        let Some(outcome) = self.tasks.group.outcome(task).cloned() else {
+        let Some(outcome) = self.event_loop.tasks.outcome(task).cloned() else {
             return;
         };
         let code = outcome.code();
-        let name = self.tasks.group.location(task).map(|it| self.name_of(it)).unwrap_or_default();
+        let name = self.event_loop.tasks.location(task).map(|it| self.name_of(it)).unwrap_or_default();
         if let Outcome::Failed(_, why) = &outcome {
-            self.tasks.print_error(format!("{name}: {why}"));
+            self.event_loop.print_error(format!("{name}: {why}"));
         }
         if Some(task) == self.launcher {
             if self.code.is_none() {
@@ -264,11 +265,11 @@ impl Launched<'_> {
         } else {
             if let Outcome::Ended(Ended::Killed(signal)) = outcome {
                 let why = format!("{name}: signal {signal} has ended what the launcher had started there");
-                self.breaks(why, false);
+                self.note_failure(why, false);
             }
             self.requests.ended(task, code);
             self.hung_up.retain(|(_, other)| *other != task);
-            self.tasks.group.forget(task);
+            self.event_loop.tasks.forget(task);
         }
     }
 
@@ -276,11 +277,11 @@ impl Launched<'_> {
     /// and Open MPI 5's not of a rank that was killed while it connected.
     fn explain_end(&mut self, launcher: &Outcome, host: &str) {
         // Of what ends the launcher too, the reason is said in its place.
-        let known = self.broken.as_ref().is_some_and(|broken| !broken.by_launcher);
-        let said = known || self.complained.get() || self.interrupted().is_some();
+        let known = self.failure.as_ref().is_some_and(|failure| !failure.by_launcher);
+        let explained = known || self.errors_noted.get() || self.interrupted().is_some();
         let why = match launcher {
             Outcome::Ended(Ended::Killed(signal)) => format!("signal {signal} has ended the launcher"),
-            Outcome::Ended(Ended::Exited(code @ 1..)) if !said => {
+            Outcome::Ended(Ended::Exited(code @ 1..)) if !explained => {
                 let signal = match code % 128 {
                     signal @ 1..=64 => format!(", or signal {signal} may have ended it"),
                     _ => String::new(),
@@ -291,35 +292,35 @@ impl Launched<'_> {
             }
             _ => return,
         };
-        self.tasks.print_error(format!("{host}: {why}"));
+        self.event_loop.print_error(format!("{host}: {why}"));
     }
 
-    /// What it has started gets some time to end by itself. Hydra ends with 0 when it was interrupted, and
-    /// Open MPI 5's without a daemon or its remote shell.
+    /// Gives the launcher's daemons and ranks some time to end by themselves. Hydra ends with 0 when it was
+    /// interrupted, and Open MPI 5's without a daemon or its remote shell.
     fn launcher_ended(&mut self, code: u8) {
         let interrupted = self.interrupted();
         let mut code = interrupted.unwrap_or(code);
-        let broken = self.broken.take().filter(|_| interrupted.is_none());
-        if let Some(broken) = broken.filter(|broken| code == 0 || !broken.by_launcher) {
-            self.tasks.print_error(broken.why);
+        let failure = self.failure.take().filter(|_| interrupted.is_none());
+        if let Some(failure) = failure.filter(|failure| code == 0 || !failure.by_launcher) {
+            self.event_loop.print_error(failure.why);
             code = if code == 0 { OUR_FAILURE } else { code };
         }
         if code == 0 && !self.unused.is_empty() {
             let (first, unused) = (&self.launch.hosts[0].name, self.unused.join(", "));
-            self.tasks.print_error(format!(
+            self.event_loop.print_error(format!(
                 "the launcher in {first} started no ranks in {unused}: it took them for {first} itself, where their \
                  ranks ran. Each host's name must lead to an address of its own"
             ));
         }
         self.code.get_or_insert(code);
-        self.tasks.kill_within(GRACE);
+        self.event_loop.kill_within(GRACE);
     }
 
     /// The relay ends when the launcher and all that it has started have ended.
     fn dismiss_relay(&mut self) {
-        let ended = self.launcher.is_some_and(|task| self.tasks.group.outcome(task).is_some());
-        if ended && !self.requests.any() && self.tasks.group.input_room(RELAY).is_some() {
-            self.tasks.group.input(RELAY, &[]);
+        let ended = self.launcher.is_some_and(|task| self.event_loop.tasks.outcome(task).is_some());
+        if ended && !self.requests.any() && self.event_loop.tasks.input_room(RELAY).is_some() {
+            self.event_loop.tasks.input(RELAY, &[]);
         }
     }
 
@@ -348,18 +349,18 @@ impl Launched<'_> {
     /// The remote shell of this task has ended: its command is to end, too.
     fn hang_up(&mut self, task: usize) {
         if self.hung_up.iter().all(|(_, other)| *other != task) {
-            let host = self.tasks.group.location(task).map(|it| self.name_of(it)).unwrap_or_default();
+            let host = self.event_loop.tasks.location(task).map(|it| self.name_of(it)).unwrap_or_default();
             let first = &self.launch.hosts[0].name;
             let why = format!("{first}: the launcher's remote shell for {host} has ended before its command");
             // The launcher may have noticed that first.
-            if self.code == Some(0) && self.tasks.killed_for().is_none() {
+            if self.code == Some(0) && self.event_loop.killed_for().is_none() {
                 self.code = Some(OUR_FAILURE);
-                self.tasks.print_error(why);
+                self.event_loop.print_error(why);
             } else {
-                self.breaks(why, true);
+                self.note_failure(why, true);
             }
             self.hung_up.push((Instant::now(), task));
-            self.tasks.group.signal_one(task, libc::SIGTERM);
+            self.event_loop.tasks.signal_one(task, libc::SIGTERM);
         }
     }
 
@@ -372,12 +373,12 @@ impl Launched<'_> {
         job.request.stdin = self.launch.stdin;
         job.request.ends_with_session = true;
         job.request.scratch = self.launch.scratch;
-        let [out, err] = self.tasks.writers.streams();
-        let errors = Complaints { to: err, any: self.complained.clone() };
-        match self.tasks.group.add(&job, Output::new(None, [out, Box::new(errors)])) {
+        let [out, err] = self.event_loop.writers.streams();
+        let errors = NotedErrors { to: err, any: self.errors_noted.clone() };
+        match self.event_loop.tasks.add(&job, Output::new(None, [out, Box::new(errors)])) {
             Ok(task) => {
                 self.launcher = Some(task);
-                self.tasks.audience = Audience::One(task);
+                self.event_loop.recipients = Recipients::One(task);
             }
             Err(why) => self.fail(format!("{}: {why}", self.launch.hosts[0].name)),
         }
@@ -395,7 +396,7 @@ impl Launched<'_> {
         job.request.stdin = false;
         job.request.ends_with_session = true;
         job.request.scratch = self.launch.scratch;
-        let task = self.tasks.group.add(&job, Output::new(None, self.tasks.writers.streams()))?;
+        let task = self.event_loop.tasks.add(&job, Output::new(None, self.event_loop.writers.streams()))?;
         self.requests.started(id, task);
         self.unused.retain(|name| *name != host.name);
         Ok(())
@@ -409,42 +410,42 @@ impl Launched<'_> {
         }
         let first = &self.launch.hosts[0].name;
         let what = shortened(command);
-        self.tasks.print_error(format!(
+        self.event_loop.print_error(format!(
             "{first} asked for a command in {}, which was refused: {why}\n  {what}",
             shortened(host)
         ));
         self.refusals += 1;
-        if self.refusals >= MOST_REFUSALS {
+        if self.refusals >= MAX_REFUSALS {
             self.fail(format!("{first} asks again and again for what is refused"));
         }
     }
 
     fn send_answers(&mut self) {
-        let room = self.tasks.group.input_room(RELAY);
+        let room = self.event_loop.tasks.input_room(RELAY);
         match self.requests.answers(room.unwrap_or(0)) {
             Ok(answers) if answers.is_empty() => (),
-            Ok(answers) => self.tasks.group.input(RELAY, &answers),
+            Ok(answers) => self.event_loop.tasks.input(RELAY, &answers),
             Err(why) => self.relay_failed(why),
         }
     }
 
     fn look_for_lost(&mut self) {
-        let lost = self.tasks.group.lost();
+        let lost = self.event_loop.tasks.lost();
         let lost: Vec<_> = lost.map(|(location, why)| format!("{}: {why}", self.name_of(location))).collect();
         for why in lost {
             self.fail(why);
         }
     }
 
-    fn breaks(&mut self, why: String, by_launcher: bool) {
-        self.broken.get_or_insert(Broken { since: Instant::now(), why, by_launcher });
+    fn note_failure(&mut self, why: String, by_launcher: bool) {
+        self.failure.get_or_insert(Failure { since: Instant::now(), why, by_launcher });
     }
 
     /// A launcher that goes on without a daemon, or its remote shell, may wait for ever: MPICH's does.
-    fn end_broken(&mut self) {
-        let broken = self.broken.take_if(|broken| broken.since.elapsed() >= GRACE);
-        if let (Some(broken), None) = (broken, self.code) {
-            self.fail(broken.why);
+    fn end_failed(&mut self) {
+        let failure = self.failure.take_if(|failure| failure.since.elapsed() >= GRACE);
+        if let (Some(failure), None) = (failure, self.code) {
+            self.fail(failure.why);
         }
     }
 
@@ -454,16 +455,16 @@ impl Launched<'_> {
             self.hung_up.drain(..).partition(|(since, _)| since.elapsed() >= GRACE);
         self.hung_up = rest;
         for (_, task) in due {
-            self.tasks.group.signal_one(task, libc::SIGKILL);
+            self.event_loop.tasks.signal_one(task, libc::SIGKILL);
         }
     }
 }
 
-/// A guest's text for a terminal.
+/// A text of a guest's, shortened and made fit for a terminal.
 fn shortened(text: &str) -> String {
-    const MOST: usize = 160;
+    const MAX_CHARS: usize = 160;
     let text = vshmem_base::printable(text);
-    match text.char_indices().nth(MOST) {
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text,
     }

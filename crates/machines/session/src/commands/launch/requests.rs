@@ -1,8 +1,8 @@
-//! What a launcher's relay asks for. The relay runs in a guest, so whatever it says may be a lie: nothing it
-//! says makes this process wait, keep more than a bounded amount of memory, or panic.
+//! The requests of a launcher's relay. The relay runs in a guest, so its messages may be lies: no message
+//! makes this process wait, keep more than a bounded amount of memory, or panic.
 
 use crate::wire::lines::Lines;
-use crate::wire::relay::{from_line, to_line, Answer, End, RelayMessage, MAX_LINE, MAX_REQUESTS};
+use crate::wire::relay::{from_line, to_line, Answer, RelayMessage, RequestOutcome, MAX_LINE, MAX_REQUESTS};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
@@ -11,12 +11,12 @@ const MAX_ANSWERS: usize = 1 << 20;
 /// Longest reason in an answer, in characters.
 const MAX_WHY: usize = 2000;
 
-/// What the relay wants.
+/// A request of the relay.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Have the launcher started, which is to use this program as its remote shell.
+    /// Start the launcher, which is to use this program as its remote shell.
     Begin(PathBuf),
-    /// Have a command started.
+    /// Start a command.
     Start {
         /// The request's number.
         id: u64,
@@ -25,7 +25,7 @@ pub enum Request {
         /// The command, as one text for a shell.
         command: String,
     },
-    /// Have the command of this request ended, if it runs.
+    /// End the command of this request, if it runs.
     End(u64),
 }
 
@@ -40,8 +40,8 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Reads what the relay has said. An error says how it violates the protocol.
-    pub fn hear(&mut self, bytes: &[u8]) -> Result<Vec<Request>, &'static str> {
+    /// Reads messages of the relay. An error says how they violate the protocol.
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<Vec<Request>, &'static str> {
         let lines = self.lines.push(bytes, MAX_LINE).map_err(|_| "a line is too long")?;
         let mut requests = Vec::new();
         for line in lines {
@@ -95,17 +95,17 @@ impl Requests {
     pub fn ended(&mut self, task: usize, code: u8) -> bool {
         let id = self.open.iter().find(|(_, its)| **its == Some(task)).map(|(id, _)| *id);
         if let Some(id) = id {
-            self.answer(id, End::Ended { code });
+            self.answer(id, RequestOutcome::Ended { code });
         }
         id.is_some()
     }
 
     /// A request was refused.
     pub fn refuse(&mut self, id: u64, why: &str) {
-        self.answer(id, End::Refused { why: why.chars().take(MAX_WHY).collect() });
+        self.answer(id, RequestOutcome::Refused { why: why.chars().take(MAX_WHY).collect() });
     }
 
-    fn answer(&mut self, id: u64, end: End) {
+    fn answer(&mut self, id: u64, end: RequestOutcome) {
         self.open.remove(&id);
         self.answers.extend(to_line(&Answer { id, end }));
     }
@@ -139,7 +139,7 @@ mod tests {
 
     fn begun() -> Requests {
         let mut requests = Requests::default();
-        assert_eq!(requests.hear(READY.as_bytes()), Ok(vec![Request::Begin("/proc/7/fd/3".into())]));
+        assert_eq!(requests.receive(READY.as_bytes()), Ok(vec![Request::Begin("/proc/7/fd/3".into())]));
         requests
     }
 
@@ -147,7 +147,7 @@ mod tests {
     fn a_request_is_answered_once() {
         let mut requests = begun();
         let want = Request::Start { id: 4, host: "vm1".into(), command: "x".into() };
-        assert_eq!(requests.hear(start(4).as_bytes()), Ok(vec![want]));
+        assert_eq!(requests.receive(start(4).as_bytes()), Ok(vec![want]));
         requests.started(4, 9);
         assert_eq!((requests.task(4), requests.task(5)), (Some(9), None));
         assert!(!requests.ended(8, 0), "it is none of them");
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_shell_may_hang_up_as_soon_as_it_has_asked() {
         let said = [start(4).as_bytes(), b"{\"hungup\":{\"id\":4}}\n"].concat();
-        let wanted = begun().hear(&said).expect("it may be said");
+        let wanted = begun().receive(&said).expect("it may be said");
         assert!(matches!(wanted[..], [Request::Start { id: 4, .. }, Request::End(4)]), "{wanted:?}");
     }
 
@@ -171,27 +171,27 @@ mod tests {
     fn what_violates_the_protocol_is_an_error() {
         let twice = [start(1), start(1)].concat();
         for said in ["\n", "{}\n", "x\n", READY, &twice] {
-            assert!(begun().hear(said.as_bytes()).is_err(), "{said}");
+            assert!(begun().receive(said.as_bytes()).is_err(), "{said}");
         }
         for path in ["rsh", "/a b", "/a;b", "/\u{1b}[2J", "/a\\nb", "/\u{e4}"] {
             let said = format!("{{\"ready\":{{\"shell\":\"{path}\"}}}}\n");
-            assert!(Requests::default().hear(said.as_bytes()).is_err(), "{path}");
+            assert!(Requests::default().receive(said.as_bytes()).is_err(), "{path}");
         }
-        assert!(Requests::default().hear(start(1).as_bytes()).is_err(), "it is not ready");
+        assert!(Requests::default().receive(start(1).as_bytes()).is_err(), "it is not ready");
         let endless = vec![b'x'; MAX_LINE + 1];
-        assert!(begun().hear(&endless).is_err());
+        assert!(begun().receive(&endless).is_err());
     }
 
     #[test]
     fn what_the_relay_may_ask_for_is_bounded() {
         let mut requests = begun();
         for id in 0..MAX_REQUESTS as u64 {
-            assert!(requests.hear(start(id).as_bytes()).is_ok());
+            assert!(requests.receive(start(id).as_bytes()).is_ok());
         }
-        assert!(requests.hear(start(1 << 40).as_bytes()).is_err());
+        assert!(requests.receive(start(1 << 40).as_bytes()).is_err());
         let mut requests = begun();
         let all = (0..1 << 20).find(|id| {
-            assert!(requests.hear(start(*id).as_bytes()).is_ok());
+            assert!(requests.receive(start(*id).as_bytes()).is_ok());
             requests.refuse(*id, &"\u{1}".repeat(MAX_WHY * 2));
             requests.answers(0).is_err()
         });

@@ -6,8 +6,8 @@ use std::ffi::OsString;
 /// text.
 const HASH: char = '\u{fdd0}';
 
-/// The words of a command. `None`: a quote does not end, or this is no text. What other syntax of shells
-/// there is stays in the words as it is, for whoever judges them to refuse.
+/// The words of a command. `None`: a quote does not end, or this is no text. Other syntax of shells stays in
+/// the words as it is, so that [`super::Launch::admit`] can refuse it.
 pub fn split(command: &str) -> Option<Vec<OsString>> {
     let text = (!command.contains(HASH)).then(|| command.replace('#', HASH.encode_utf8(&mut [0; 4])))?;
     Some(shlex::split(&text)?.iter().map(|word| word.replace(HASH, "#").into()).collect())

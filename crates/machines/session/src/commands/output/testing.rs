@@ -1,11 +1,11 @@
-//! Output that is kept.
+//! Output of commands as tests read it: a list of bytes.
 
 use super::Output;
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-/// Bytes that were written.
+/// The bytes of an output.
 pub type List = Rc<RefCell<Vec<u8>>>;
 
 struct Writer(List);
@@ -22,8 +22,8 @@ impl Write for Writer {
 }
 
 impl Output {
-    /// Output that is kept in a list.
-    pub fn kept(label: Option<&str>, list: &List) -> Output {
+    /// The output of a command, which is appended to a list.
+    pub fn recorded(label: Option<&str>, list: &List) -> Output {
         Output::new(label, [list, list].map(|list| Box::new(Writer(list.clone())) as Box<dyn Write>))
     }
 }

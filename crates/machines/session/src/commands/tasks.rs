@@ -1,4 +1,4 @@
-//! The commands of one run, on this kernel and in machines. Those in one place share a channel.
+//! The tasks of one run: its commands, on this kernel and in machines. Those in one place share a channel.
 
 use super::channel::{protocol_error, Channel, PING_INTERVAL};
 use super::job::Job;
@@ -17,45 +17,45 @@ use vshmem_base::error::{error, Result, OUR_FAILURE};
 /// How long a machine's agent may take to answer before commands are started.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A machine that has not taken this many bytes gets no input; one that has not taken [`MOST_QUEUED`] gets
+/// A machine that has not taken this many bytes gets no input; one that has not taken [`MAX_QUEUED`] gets
 /// no further command. Its agent may claim to have read what it has not.
-const MOST_UNSENT: usize = 1 << 20;
+const MAX_UNSENT: usize = 1 << 20;
 /// Room for the commands and environments of many tasks, and still little of this process's memory.
-const MOST_QUEUED: usize = 16 << 20;
+const MAX_QUEUED: usize = 16 << 20;
 
-/// Commands that were started. More can be added while they run.
+/// The commands of a run that were started. More can be added while they run.
 #[derive(Default)]
-pub struct Group {
+pub struct Tasks {
     tasks: Vec<Task>,
-    links: Vec<Link>,
+    channels: Vec<OpenChannel>,
     /// Indices of tasks that have ended and were not taken yet.
     ended: Vec<usize>,
     /// Indices of tasks that were forgotten: the next ones get them.
     free: Vec<usize>,
 }
 
-/// A channel.
-struct Link {
+/// A channel, and the tasks on it.
+struct OpenChannel {
     channel: Channel,
-    /// Where its tasks run. `None`: only tests know.
+    /// The location of its tasks; `None` in tests.
     location: Option<Location>,
     /// Index of each stream's task, until that ends; a task's stream is its place in this list.
     tasks: Vec<Option<usize>>,
     /// It is serviced even while it has no task, so that its loss is noticed.
-    kept: bool,
+    serviced_idle: bool,
     /// Why it was lost, if it was.
     lost: Option<String>,
 }
 
-impl Link {
-    fn open(location: &Location, kept: bool) -> Result<Link> {
+impl OpenChannel {
+    fn open(location: &Location, serviced_idle: bool) -> Result<OpenChannel> {
         let location = Some(location.clone());
         let channel = open(location.as_ref().expect("it was just made"))?;
-        Ok(Link { channel, location, tasks: Vec::new(), kept, lost: None })
+        Ok(OpenChannel { channel, location, tasks: Vec::new(), serviced_idle, lost: None })
     }
 
     fn runs(&self) -> bool {
-        self.lost.is_none() && (self.kept || self.tasks.iter().any(Option::is_some))
+        self.lost.is_none() && (self.serviced_idle || self.tasks.iter().any(Option::is_some))
     }
 
     fn has_room(&self) -> bool {
@@ -63,49 +63,51 @@ impl Link {
     }
 }
 
-impl Group {
-    /// Starts jobs, each with its output. If one fails, those that were started end with their channels.
-    pub fn start(jobs: &[Job], output: impl Fn(&Job) -> Output) -> Result<Group> {
-        let mut group = Group::default();
+impl Tasks {
+    /// Starts jobs, each with its output. If one can't be started, the others end with their channels.
+    pub fn start(jobs: &[Job], output: impl Fn(&Job) -> Output) -> Result<Tasks> {
+        let mut tasks = Tasks::default();
         let (locations, places) = places(jobs)?;
         for location in locations {
-            group.links.push(Link::open(location, false)?);
+            tasks.channels.push(OpenChannel::open(location, false)?);
         }
-        for (job, link) in jobs.iter().zip(places) {
-            group.start_on(link, job, output(job))?;
+        for (job, channel) in jobs.iter().zip(places) {
+            tasks.start_on(channel, job, output(job))?;
         }
-        Ok(group)
+        Ok(tasks)
     }
 
-    /// Opens a channel for jobs that will be added, unless there is one. Its loss is noticed even while none
-    /// of them runs.
-    pub fn keep(&mut self, location: &Location) -> Result<()> {
-        if self.link_to(location).is_none() {
-            self.links.push(Link::open(location, true)?);
+    /// Opens a channel for jobs that will be added, unless there is one. Its loss is noticed even while no
+    /// job runs there.
+    pub fn open_channel(&mut self, location: &Location) -> Result<()> {
+        if self.channel_to(location).is_none() {
+            self.channels.push(OpenChannel::open(location, true)?);
         }
         Ok(())
     }
 
-    fn link_to(&self, location: &Location) -> Option<usize> {
-        let is_there = |link: &Link| link.location.as_ref().is_some_and(|it| it.place() == location.place());
-        self.links.iter().position(is_there)
+    fn channel_to(&self, location: &Location) -> Option<usize> {
+        let is_there = |channel: &OpenChannel| {
+            channel.location.as_ref().is_some_and(|it| it.place() == location.place())
+        };
+        self.channels.iter().position(is_there)
     }
 
     /// Starts one more job where a channel was opened for it. Returns its index.
     pub fn add(&mut self, job: &Job, output: Output) -> Result<usize> {
-        let link = self.link_to(&job.location).filter(|link| self.links[*link].lost.is_none());
-        let link = link.ok_or_else(|| error!("there is no channel to {}", job.runs_on()))?;
-        if !self.links[link].has_room() {
+        let channel = self.channel_to(&job.location).filter(|channel| self.channels[*channel].lost.is_none());
+        let channel = channel.ok_or_else(|| error!("there is no channel to {}", job.runs_on()))?;
+        if !self.channels[channel].has_room() {
             return Err(error!("{MAX_STREAMS} commands run in {}, and no more can", job.runs_on()));
         }
-        if self.links[link].channel.unsent() > MOST_QUEUED {
+        if self.channels[channel].channel.unsent() > MAX_QUEUED {
             return Err(error!("{} does not take what it is sent", job.runs_on()));
         }
-        self.start_on(link, job, output)
+        self.start_on(channel, job, output)
     }
 
     fn start_on(&mut self, number: usize, job: &Job, output: Output) -> Result<usize> {
-        let Link { channel, tasks, .. } = &mut self.links[number];
+        let OpenChannel { channel, tasks, .. } = &mut self.channels[number];
         let stream = tasks.iter().position(Option::is_none).unwrap_or(tasks.len());
         channel.send(stream as u16, &HostMessage::Start(Box::new(job.request.clone())))?;
         let task = Task::new(output, number, stream as u16, job.request.stdin);
@@ -131,17 +133,17 @@ impl Group {
         self.free.push(index);
     }
 
-    /// A group whose commands run at the other end of a channel.
+    /// Tasks that run at the other end of a channel, for tests.
     #[cfg(any(test, feature = "fuzz"))]
-    pub fn on(channel: Channel, outputs: Vec<Output>) -> Group {
+    pub fn on(channel: Channel, outputs: Vec<Output>) -> Tasks {
         let tasks = (0..outputs.len()).map(Some).collect();
         let task = |(stream, output)| Task::new(output, 0, stream as u16, stream == 0);
         let outputs = outputs.into_iter().enumerate();
-        let link = Link { channel, location: None, tasks, kept: false, lost: None };
-        let mut group = Group::default();
-        group.tasks = outputs.map(task).collect();
-        group.links = vec![link];
-        group
+        let channel = OpenChannel { channel, location: None, tasks, serviced_idle: false, lost: None };
+        let mut tasks = Tasks::default();
+        tasks.tasks = outputs.map(task).collect();
+        tasks.channels = vec![channel];
+        tasks
     }
 
     /// How a task ended, if it has.
@@ -149,12 +151,12 @@ impl Group {
         self.tasks[index].outcome.as_ref()
     }
 
-    /// Where a task runs, or ran.
+    /// The location of a task, also when it has ended.
     pub fn location(&self, index: usize) -> Option<&Location> {
-        self.links[self.tasks[index].channel].location.as_ref()
+        self.channels[self.tasks[index].channel].location.as_ref()
     }
 
-    /// Some tasks have not ended.
+    /// Whether some tasks have not ended.
     pub fn runs(&self) -> bool {
         self.tasks.iter().any(|task| task.outcome.is_none())
     }
@@ -164,48 +166,48 @@ impl Group {
         std::mem::take(&mut self.ended)
     }
 
-    /// How long to wait at most for the next call of [`Group::service`].
+    /// How long to wait at most for the next call of [`Tasks::service`].
     pub fn poll_interval(&self) -> Option<Duration> {
         self.runs().then_some(PING_INTERVAL)
     }
 
     /// Descriptors and events to poll; only what there is to send, unless it also `receives`.
     pub fn descriptors(&self, receives: bool) -> impl Iterator<Item = PollFd<'_>> {
-        let running = self.links.iter().filter(|link| link.runs());
-        running.filter_map(move |link| link.channel.descriptor(receives))
+        let running = self.channels.iter().filter(|channel| channel.runs());
+        running.filter_map(move |channel| channel.channel.descriptor(receives))
     }
 
-    /// Does what can be done without waiting; only sends, unless it also `receives`. An error is about our
+    /// Sends and receives without waiting; only sends, unless it also `receives`. An error is about our
     /// own output.
     pub fn service(&mut self, receives: bool) -> io::Result<()> {
-        for number in 0..self.links.len() {
-            if self.links[number].runs() {
-                self.service_link(number, receives)?;
+        for number in 0..self.channels.len() {
+            if self.channels[number].runs() {
+                self.service_channel(number, receives)?;
             }
         }
         Ok(())
     }
 
-    fn service_link(&mut self, number: usize, receives: bool) -> io::Result<()> {
-        let channel = &mut self.links[number].channel;
+    fn service_channel(&mut self, number: usize, receives: bool) -> io::Result<()> {
+        let channel = &mut self.channels[number].channel;
         let moved = match receives {
             true => channel.ping().and_then(|()| channel.receive()),
             false => channel.send_only(),
         };
         let lost = loop {
-            let link = &mut self.links[number];
-            let frame = match link.channel.next() {
+            let channel = &mut self.channels[number];
+            let frame = match channel.channel.next() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break moved.err(),
                 Err(error) => break Some(error),
             };
-            let index = match link.tasks.get(usize::from(frame.stream)) {
+            let index = match channel.tasks.get(usize::from(frame.stream)) {
                 Some(Some(index)) => *index,
                 // Its task has ended.
                 Some(None) => continue,
                 None => break Some(protocol_error("there is no such command")),
             };
-            match self.tasks[index].take(&frame)? {
+            match self.tasks[index].handle(&frame)? {
                 Ok(None) => (),
                 Ok(Some(outcome)) => self.finish(index, outcome)?,
                 Err(error) => break Some(error),
@@ -220,32 +222,34 @@ impl Group {
     fn finish(&mut self, index: usize, outcome: Outcome) -> io::Result<()> {
         let task = &mut self.tasks[index];
         task.outcome = Some(outcome);
-        self.links[task.channel].tasks[usize::from(task.stream)] = None;
+        self.channels[task.channel].tasks[usize::from(task.stream)] = None;
         self.ended.push(index);
         task.output.end()
     }
 
-    fn lose(&mut self, link: usize, outcome: &Outcome) -> io::Result<()> {
+    fn lose(&mut self, channel: usize, outcome: &Outcome) -> io::Result<()> {
         if let Outcome::Failed(_, why) = outcome {
-            self.links[link].lost = Some(why.clone());
+            self.channels[channel].lost = Some(why.clone());
         }
-        for index in self.links[link].tasks.clone().into_iter().flatten() {
+        for index in self.channels[channel].tasks.clone().into_iter().flatten() {
             self.finish(index, outcome.clone())?;
         }
         Ok(())
     }
 
-    /// Where channels were opened and then lost, and why.
+    /// The locations of channels that were opened and then lost, each with the reason.
     pub fn lost(&self) -> impl Iterator<Item = (&Location, &str)> {
-        self.links.iter().filter_map(|link| Some((link.location.as_ref()?, link.lost.as_deref()?)))
+        self.channels
+            .iter()
+            .filter_map(|channel| Some((channel.location.as_ref()?, channel.lost.as_deref()?)))
     }
 
     /// Gives up machines that have been silent for so long; their tasks fail with `code`, and this reason.
     /// When such a machine goes on, its commands end with the channel.
     pub fn give_up(&mut self, silence: Duration, code: u8, why: &str) -> io::Result<()> {
-        for link in 0..self.links.len() {
-            if self.links[link].runs() && self.links[link].channel.silence() >= silence {
-                self.lose(link, &Outcome::Failed(code, why.into()))?;
+        for channel in 0..self.channels.len() {
+            if self.channels[channel].runs() && self.channels[channel].channel.silence() >= silence {
+                self.lose(channel, &Outcome::Failed(code, why.into()))?;
             }
         }
         Ok(())
@@ -259,53 +263,53 @@ impl Group {
     /// Bytes of input that a task can take now; `None` if it takes no more.
     pub fn input_room(&self, index: usize) -> Option<usize> {
         let task = &self.tasks[index];
-        let unsent = self.links[task.channel].channel.unsent();
-        task.input_room().map(|room| if unsent > MOST_UNSENT { 0 } else { room })
+        let unsent = self.channels[task.channel].channel.unsent();
+        task.input_room().map(|room| if unsent > MAX_UNSENT { 0 } else { room })
     }
 
     /// Passes input to a task; empty input ends it.
     pub fn input(&mut self, index: usize, bytes: &[u8]) {
         let task = &mut self.tasks[index];
-        task.input(bytes, &mut self.links[task.channel].channel);
+        task.input(bytes, &mut self.channels[task.channel].channel);
     }
 
     /// Sends all tasks a signal; SIGKILL reaches their descendants too.
     pub fn signal(&mut self, signal: i32) {
-        self.tell_all(&HostMessage::Signal(signal));
+        self.send_all(&HostMessage::Signal(signal));
     }
 
     /// Sends one task a signal.
     pub fn signal_one(&mut self, index: usize, signal: i32) {
-        self.tell(index, &HostMessage::Signal(signal));
+        self.send(index, &HostMessage::Signal(signal));
     }
 
     /// Reports the size of the user's terminal to programs that have it.
     pub fn resize(&mut self) {
         if let Ok(size) = terminal::size() {
-            self.tell_all(&HostMessage::Resize(size));
+            self.send_all(&HostMessage::Resize(size));
         }
     }
 
-    fn tell_all(&mut self, message: &HostMessage) {
+    fn send_all(&mut self, message: &HostMessage) {
         for index in 0..self.tasks.len() {
-            self.tell(index, message);
+            self.send(index, message);
         }
     }
 
-    fn tell(&mut self, index: usize, message: &HostMessage) {
+    fn send(&mut self, index: usize, message: &HostMessage) {
         let task = &self.tasks[index];
         if task.outcome.is_none() {
             // A lost machine is noticed when its output is read.
-            let _ = self.links[task.channel].channel.send(task.stream, message);
+            let _ = self.channels[task.channel].channel.send(task.stream, message);
         }
     }
 }
 
-/// All agents end at the same time; then each channel's is awaited.
-impl Drop for Group {
+/// Has all agents begin to end; then the drop of each channel waits for its agent.
+impl Drop for Tasks {
     fn drop(&mut self) {
-        for link in &self.links {
-            link.channel.hang_up();
+        for channel in &self.channels {
+            channel.channel.hang_up();
         }
     }
 }
@@ -319,8 +323,8 @@ fn open(location: &Location) -> Result<Channel> {
     }
 }
 
-/// Where jobs run that share a channel, and the index of each job's place among these. This kernel is as many
-/// places as it takes, a machine is one.
+/// The locations of jobs that share a channel, and the index of each job's location among these. This kernel
+/// counts as often as it takes, a machine once.
 fn places(jobs: &[Job]) -> Result<(Vec<&Location>, Vec<usize>)> {
     let most = usize::from(MAX_STREAMS);
     let mut places: Vec<(&Location, usize)> = Vec::new();
@@ -388,19 +392,25 @@ mod tests {
 
     #[test]
     fn a_machine_that_takes_nothing_is_sent_no_more() {
-        let output = || Output::kept(None, &Default::default());
+        let output = || Output::recorded(None, &Default::default());
         let (stream, _agent) = std::os::unix::net::UnixStream::pair().expect("sockets");
         let location = machine(0);
         let request = Start { argv: vec!["x".repeat(1 << 20).into()], stdin: true, ..Start::default() };
         let job = Job { location: location.clone(), label: "p".into(), request };
-        let mut group = Group::default();
+        let mut tasks = Tasks::default();
         let channel = Channel::on(stream, [7; 16]);
         let location = Some(location);
-        group.links.push(Link { channel, location, tasks: Vec::new(), kept: true, lost: None });
-        assert_eq!(group.add(&job, output()).ok(), Some(0));
-        assert_eq!(group.input_room(0), Some(0), "the command itself was not taken");
-        let refused = (1..100).find(|_| group.add(&job, output()).is_err());
+        tasks.channels.push(OpenChannel {
+            channel,
+            location,
+            tasks: Vec::new(),
+            serviced_idle: true,
+            lost: None,
+        });
+        assert_eq!(tasks.add(&job, output()).ok(), Some(0));
+        assert_eq!(tasks.input_room(0), Some(0), "the command itself was not taken");
+        let refused = (1..100).find(|_| tasks.add(&job, output()).is_err());
         assert!(refused.is_some_and(|count| count < 20), "{refused:?}");
-        assert!(group.links[0].channel.unsent() < MOST_QUEUED + (8 << 20));
+        assert!(tasks.channels[0].channel.unsent() < MAX_QUEUED + (8 << 20));
     }
 }
