@@ -1,4 +1,4 @@
-//! The first process of a machine: loads drivers, mounts the host's file tree below a private layer, sets
+//! The first process of a machine: it loads drivers, mounts the host's file tree below a private layer, sets
 //! host name and network, and serves commands until the machine is turned off.
 
 use super::commands::Commands;
@@ -6,9 +6,9 @@ use super::console::print;
 use super::copies::{Copies, Layer};
 use super::files::{self, mount_9p};
 use super::hypervisor::table;
-use super::kept::Kept;
 use super::names::write_hosts;
 use super::skeleton::{make_directory, skeleton};
+use super::supervised::Supervised;
 use super::{exported, sys, uplink};
 use crate::settings::{hosts_file, Settings, DRIVER, PROBE_MARK};
 use rustix::io::Errno;
@@ -27,7 +27,7 @@ use vshmem_session::share::{Share, ROOT_TAG, WRITABLE_TAG};
 
 /// The directory of modules in the initramfs; their names begin with numbers in the order of loading.
 pub const MODULES: &str = "/modules";
-/// Those of them that are file systems of their own. What the host shares below them stays visible.
+/// The machine's own directories that are file systems, with their options. Shares below them stay visible.
 const MOUNTED: [(&str, &str); 2] = [("/run", "mode=0755"), ("/tmp", "mode=1777")];
 
 /// Runs as the machine's first process. It never returns: without it, the kernel would panic.
@@ -68,15 +68,15 @@ fn start() -> Result<()> {
     if let Some(why) = driver_failed {
         table::of(&settings.launcher).driver_failed(&why);
     }
-    let kept = identify(&settings)?;
+    let supervised = identify(&settings)?;
     // Caches are dropped before each command; this keeps the kernel from logging that.
     let _ = fs::write("/proc/sys/vm/drop_caches", "4");
     table::of(&settings.launcher).set_pool_owner(settings.uid)?;
-    serve(&settings, kept, Copies::new(layers))
+    serve(&settings, supervised, Copies::new(layers))
 }
 
 /// Serves commands, and keeps the front end and another process running, until the machine is turned off.
-pub fn serve(settings: &Settings, also: Option<Kept>, copies: Copies) -> Result<()> {
+pub fn serve(settings: &Settings, also: Option<Supervised>, copies: Copies) -> Result<()> {
     let mut agent = Agent::new()?;
     for device in table::of(&settings.launcher).channels(settings.channels)? {
         agent.open(&device)?;
@@ -88,15 +88,16 @@ pub fn serve(settings: &Settings, also: Option<Kept>, copies: Copies) -> Result<
         since.tv_nsec / 1_000_000
     ));
     let mut commands = Commands::new(copies);
-    let mut kept: Vec<Kept> = also.into_iter().chain([Kept::front_end(settings)]).collect();
+    let mut supervised: Vec<Supervised> = also.into_iter().chain([Supervised::front_end(settings)]).collect();
     loop {
-        kept.iter_mut().for_each(Kept::start_if_due);
-        let deadline = kept.iter().filter_map(Kept::deadline).min();
-        agent.work(deadline, &mut commands, &mut |pid| kept.iter_mut().for_each(|one| one.ended(pid)))?;
+        supervised.iter_mut().for_each(Supervised::start_if_due);
+        let deadline = supervised.iter().filter_map(Supervised::deadline).min();
+        agent
+            .work(deadline, &mut commands, &mut |pid| supervised.iter_mut().for_each(|one| one.ended(pid)))?;
     }
 }
 
-/// Loads all modules. Returns why vshmem.ko could not be loaded, which is not an error.
+/// Loads all modules. Returns why vshmem.ko could not be loaded, if so: the machine can do without.
 fn load_modules() -> Result<Option<String>> {
     let mut driver_failed = None;
     let mut files: Vec<PathBuf> = fs::read_dir(MODULES)
@@ -153,7 +154,7 @@ fn build_root(settings: &Settings) -> Result<(PathBuf, Vec<Layer>)> {
     Ok((with_own_mounts(root)?, vec![layer]))
 }
 
-/// A root, to which what is mounted already has moved.
+/// A new root, with the file systems that are mounted already moved into it.
 fn with_own_mounts(root: PathBuf) -> Result<PathBuf> {
     for directory in ["dev", "proc", "sys"] {
         let to = root.join(directory);
@@ -162,7 +163,7 @@ fn with_own_mounts(root: PathBuf) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// The initramfs as it is, with what the host shares.
+/// Makes the host's shares visible in the initramfs, which is the root of a slim machine.
 fn slim_root(settings: &Settings) -> Result<()> {
     skeleton(Path::new("/")).explain(|| "could not make the machine's own directories".into())?;
     own_directories(&[])?;
@@ -170,7 +171,8 @@ fn slim_root(settings: &Settings) -> Result<()> {
     files::share(transport, settings)
 }
 
-/// Writable shares have a 9p device of their own, without the layer above and without a write-back cache.
+/// Mounts writable shares from a 9p device of their own, without the layer above and without a write-back
+/// cache.
 fn share_writable(root: &Path, transport: &str, shares: &[Share]) -> Result<()> {
     let mut shares = shares.iter().filter(|share| share.writable).peekable();
     if shares.peek().is_none() {
@@ -188,20 +190,20 @@ fn share_writable(root: &Path, transport: &str, shares: &[Share]) -> Result<()> 
     Ok(())
 }
 
-/// Mounts a file system over a directory. What is shared below stays visible.
+/// Mounts a file system over a directory. Shares below it stay visible.
 fn mount_over(target: &str, options: &str, shares: &[Share]) -> Result<()> {
-    let kept = Path::new("/mnt");
+    let supervised = Path::new("/mnt");
     let explain = || format!("could not keep what is shared below {target} in sight");
-    mount_bind_recursive(target, kept).explain(explain)?;
+    mount_bind_recursive(target, supervised).explain(explain)?;
     mount_own("tmpfs", target, options)?;
     for share in shares.iter().filter(|share| share.path.starts_with(target)) {
         let below = share.path.strip_prefix(target).unwrap_or(&share.path);
-        let (from, to) = (kept.join(below), Path::new(target).join(below));
-        make_mount_point(kept, Path::new(target), below)
+        let (from, to) = (supervised.join(below), Path::new(target).join(below));
+        make_mount_point(supervised, Path::new(target), below)
             .and_then(|()| Ok(mount_bind_recursive(&from, &to)?))
             .explain(explain)?;
     }
-    unmount(kept, UnmountFlags::DETACH).explain(explain)
+    unmount(supervised, UnmountFlags::DETACH).explain(explain)
 }
 
 /// Makes a mount point; its directories have the same owners as on the host.
@@ -265,8 +267,8 @@ fn mount_own(kind: &str, target: &str, options: &str) -> Result<()> {
         .explain(|| format!("could not mount {target}"))
 }
 
-/// Sets host name and networks. Returns what has to be kept running for them.
-fn identify(settings: &Settings) -> Result<Option<Kept>> {
+/// Sets host name and networks. Returns the process that they need, if they need one.
+fn identify(settings: &Settings) -> Result<Option<Supervised>> {
     sethostname(settings.name.as_bytes()).explain(|| "could not set the machine's name".into())?;
     interface::loopback_up().explain(|| "could not bring the loopback interface up".into())?;
     let hosts = hosts_file(&settings.name, settings.network, &settings.hosts);
@@ -280,7 +282,7 @@ fn identify(settings: &Settings) -> Result<Option<Kept>> {
     let _ = fs::remove_file(hostname);
     let _ = fs::write(hostname, format!("{}\n", settings.name));
     match settings.uplink.as_ref().map(uplink::set_up).transpose() {
-        Ok(kept) => Ok(kept.flatten()),
+        Ok(supervised) => Ok(supervised.flatten()),
         Err(error) => {
             print(&format!("vshmem: the machine goes on without its network outside: {error}"));
             Ok(None)

@@ -1,4 +1,5 @@
-//! The commands of a machine. Each has a cgroup of its own, so that nothing that it starts outlives a kill.
+//! The commands of a machine. Each has a cgroup of its own, so that no process that it starts outlives a
+//! kill.
 
 use super::copies::Copies;
 use super::sys::HighPriority;
@@ -16,7 +17,7 @@ use vshmem_session::agent::command::{
 use vshmem_session::agent::scratch::Scratches;
 use vshmem_session::wire::start::Start;
 
-/// Starts the commands of a machine.
+/// The starter of a machine's commands.
 pub struct Commands {
     started: u64,
     limit: Rlimit,
@@ -25,7 +26,7 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// Raises the limit of open files, for many commands.
+    /// A starter. It raises the limit of open files, for many commands.
     pub fn new(copies: Copies) -> Commands {
         Commands { started: 0, limit: descriptors::raise(), scratches: Scratches::default(), copies }
     }
@@ -70,7 +71,8 @@ impl Starter for Commands {
     }
 }
 
-/// The dynamic loader only warns of a library that can't be preloaded.
+/// An error unless the machine has these files: the dynamic loader only warns of a library that it can't
+/// preload.
 fn check_needs(needs: &[OsString]) -> Result<()> {
     for path in needs {
         File::open(path).map_err(|error| {
@@ -95,7 +97,7 @@ fn sweep() {
     }
 }
 
-/// The machine has none of the host's home directories. A user who runs a command gets an empty one.
+/// Makes an empty home directory for a command's user: the machine has none of the host's.
 fn make_home(request: &Start) -> io::Result<()> {
     let home = request.env.iter().find(|(key, _)| key == "HOME");
     let Some(home) = home.map(|(_, home)| Path::new(home)).filter(|home| home.is_absolute()) else {

@@ -1,8 +1,8 @@
-//! Files of the host of which a machine has copies in its private layer. An overlay copies a file when a
-//! program opens it to write, even if nothing is written, and shows the copy from then on, whatever becomes
-//! of the host's file.
+//! Copies of the host's files in a machine's private layer. An overlay copies a file when a program opens it
+//! to write, even if nothing is written, and shows the copy from then on, although the host's file may
+//! change.
 //!
-//! Before commands start, a copy that nobody has changed becomes what the host's file is now. One that was
+//! Before commands start, a copy that was not changed here is updated from the host's file. One that was
 //! changed here stays, and its user is told if the host's has changed, too.
 
 use rustix::fs::{statx, AtFlags, StatxFlags, CWD};
@@ -14,8 +14,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use vshmem_base::printable;
 
-/// So many files are named; of others it is said how many they are.
-const NAMED: usize = 4;
+/// Files that a notice names; the others are counted.
+const MAX_NAMED: usize = 4;
 
 /// A private layer over files of the host.
 pub struct Layer {
@@ -25,16 +25,16 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// The one of the overlay that will be at `at`, made of these directories, which may go out of sight.
+    /// The layer of the overlay that will be at `at`, made of these directories, which may go out of sight.
     pub fn new(lower: &Path, upper: &Path, at: PathBuf) -> io::Result<Layer> {
         Ok(Layer { lower: File::open(lower)?, upper: File::open(upper)?, at })
     }
 }
 
-/// A time as the kernel has it: seconds and nanoseconds.
+/// A file's time: seconds and nanoseconds.
 type Time = (i64, i64);
 
-/// What changes with a file.
+/// The attributes of a file that change with its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     ino: u64,
@@ -54,7 +54,7 @@ impl Stamp {
     }
 }
 
-/// What is known of a file in the layer.
+/// The state of a file in the layer, as it was seen last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     /// The host had none when this file, by its number, was first seen.
@@ -65,7 +65,7 @@ enum Known {
     Changed(Option<Stamp>),
 }
 
-/// What is to be done about a file.
+/// An action on a file in the layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Nothing,
@@ -74,8 +74,8 @@ enum Action {
     Tell,
 }
 
-/// What is known of a file now, and what is to be done: it is `own` in the layer, where it was made at the
-/// time `born`, and the host has `host`.
+/// The state of a file now, and the action that follows: the file is `own` in the layer, where it was made at
+/// the time `born`, and `host` on the host.
 fn judge(known: Option<Known>, own: Stamp, born: Time, host: Option<Stamp>) -> (Known, Action) {
     let changed = |then: Option<Stamp>| match host {
         None => (Known::New(own.ino), Action::Nothing),
@@ -99,26 +99,26 @@ fn judge(known: Option<Known>, own: Stamp, born: Time, host: Option<Stamp>) -> (
     }
 }
 
-/// The files that are in private layers.
+/// The files in private layers.
 #[derive(Default)]
 pub struct Copies {
     layers: Vec<Layer>,
     known: BTreeMap<(usize, PathBuf), Known>,
 }
 
-/// What a look at files is for.
+/// The aim of a scan of the layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aim {
-    /// Those that are there are the machine's own.
+    /// Take the files that are there as the machine's own.
     Claim,
-    /// To know which copies there are.
+    /// Note which copies there are.
     Note,
-    /// To have commands see the host's files.
+    /// Update copies from the host's files.
     Refresh,
 }
 
-/// A look at all of them.
-struct Look<'a> {
+/// A scan of the layers.
+struct Scan<'a> {
     layers: &'a [Layer],
     aim: Aim,
     before: BTreeMap<(usize, PathBuf), Known>,
@@ -127,42 +127,42 @@ struct Look<'a> {
 }
 
 impl Copies {
-    /// Those in these layers. What is in them now is the machine's own.
+    /// The files in these layers. Those that are there now are the machine's own.
     pub fn new(layers: Vec<Layer>) -> Copies {
         let mut copies = Copies { layers, known: BTreeMap::new() };
-        copies.look(Aim::Claim);
+        copies.scan(Aim::Claim);
         copies
     }
 
-    /// Notes which copies there are. To be called while the host's files are known as they were copied.
+    /// Notes which copies there are. To be called while the host's files are still as they were copied.
     pub fn note(&mut self) {
-        self.look(Aim::Note);
+        self.scan(Aim::Note);
     }
 
-    /// Has commands see the host's files as they are now. Returns what is to be said where that can't be.
+    /// Updates copies from the host's files. Returns a notice of those that were changed on both sides.
     pub fn refresh(&mut self) -> Option<String> {
-        said(&self.look(Aim::Refresh))
+        notice(&self.scan(Aim::Refresh))
     }
 
-    /// Returns the files that have changed on both sides.
-    fn look(&mut self, aim: Aim) -> Vec<PathBuf> {
+    /// Scans the layers. Returns the files that have changed on both sides.
+    fn scan(&mut self, aim: Aim) -> Vec<PathBuf> {
         let before = std::mem::take(&mut self.known);
-        let mut look = Look { layers: &self.layers, aim, before, after: BTreeMap::new(), told: Vec::new() };
+        let mut scan = Scan { layers: &self.layers, aim, before, after: BTreeMap::new(), told: Vec::new() };
         for layer in 0..self.layers.len() {
-            look.directory(layer, Path::new(""));
+            scan.directory(layer, Path::new(""));
         }
-        let (known, told) = (look.after, look.told);
+        let (known, told) = (scan.after, scan.told);
         self.known = known;
         told
     }
 }
 
-/// What is to be said of files that have changed on both sides.
-fn said(files: &[PathBuf]) -> Option<String> {
+/// The notice of files that have changed on both sides.
+fn notice(files: &[PathBuf]) -> Option<String> {
     if files.is_empty() {
         return None;
     }
-    let names: Vec<_> = files.iter().take(NAMED).map(|path| printable(&path.to_string_lossy())).collect();
+    let names: Vec<_> = files.iter().take(MAX_NAMED).map(|path| printable(&path.to_string_lossy())).collect();
     let more = match files.len() - names.len() {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -174,20 +174,20 @@ fn said(files: &[PathBuf]) -> Option<String> {
     ))
 }
 
-/// A directory that is open, as a path.
-fn seen(directory: &File) -> PathBuf {
+/// The path of an open directory.
+fn path_of_open(directory: &File) -> PathBuf {
     Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string())
 }
 
-impl Look<'_> {
-    /// Looks at what is in a directory of the layer, if the host has it, too.
+impl Scan<'_> {
+    /// Scans a directory of the layer, if the host has it, too.
     fn directory(&mut self, layer: usize, path: &Path) {
-        let lower = seen(&self.layers[layer].lower).join(path);
+        let lower = path_of_open(&self.layers[layer].lower).join(path);
         let is_root = path.as_os_str().is_empty();
         if !is_root && !fs::symlink_metadata(lower).is_ok_and(|meta| meta.is_dir()) {
             return;
         }
-        let entries = fs::read_dir(seen(&self.layers[layer].upper).join(path));
+        let entries = fs::read_dir(path_of_open(&self.layers[layer].upper).join(path));
         for entry in entries.into_iter().flatten().flatten() {
             let path = path.join(entry.file_name());
             match entry.file_type() {
@@ -200,7 +200,7 @@ impl Look<'_> {
 
     fn file(&mut self, layer: usize, path: PathBuf) {
         let (lower, upper) = (&self.layers[layer].lower, &self.layers[layer].upper);
-        let (lower, upper) = (seen(lower).join(&path), seen(upper).join(&path));
+        let (lower, upper) = (path_of_open(lower).join(&path), path_of_open(upper).join(&path));
         let Ok(own) = fs::symlink_metadata(&upper).map(|meta| Stamp::of(&meta)) else { return };
         let key = (layer, path);
         let known = self.before.remove(&key);
@@ -238,7 +238,7 @@ impl Look<'_> {
     }
 }
 
-/// When a file was made; before all else, where that is not known.
+/// The time at which a file was made; the earliest time if that is not known.
 fn born(path: &Path) -> Time {
     match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME) {
         Ok(it) if it.stx_mask & StatxFlags::BTIME.bits() != 0 => {
@@ -248,7 +248,8 @@ fn born(path: &Path) -> Time {
     }
 }
 
-/// Writes a file of the host over its copy. Who has the copy open sees that, as if it were the host's.
+/// Writes a file of the host over its copy. A program that has the copy open sees that, as if it were the
+/// host's.
 fn refresh(host: &Path, copy: &Path) -> io::Result<()> {
     let open = |options: &mut fs::OpenOptions, path| {
         options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
@@ -340,8 +341,8 @@ mod tests {
         assert_eq!(fake.copies.refresh(), None, "the host's is as it was");
         fake.host("2", 0);
         for _ in 0..2 {
-            let said = fake.copies.refresh().expect("it is told each time");
-            assert!(said.contains("upper/in/file") && !said.contains("own"), "{said}");
+            let notice = fake.copies.refresh().expect("it is told each time");
+            assert!(notice.contains("upper/in/file") && !notice.contains("own"), "{notice}");
             assert_eq!(fake.own().as_deref(), Some("mine"));
         }
     }

@@ -1,5 +1,5 @@
-//! Leases a machine's address from a DHCP server, and keeps it leased. The protocol is smoltcp's, on a packet
-//! socket; the kernel has the address.
+//! The DHCP client, which leases a machine's address on its uplink and keeps it leased. The protocol is
+//! smoltcp's, on a packet socket; the kernel has the address.
 
 use super::console::print;
 use super::uplink::configure;

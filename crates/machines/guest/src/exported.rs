@@ -14,11 +14,13 @@ use std::path::{Path, PathBuf};
 use vshmem_base::error::{Explain, Result};
 use vshmem_session::share::Share;
 
-/// Where the file systems are mounted, and where what is written to them is kept.
+/// The directory in which the file systems are mounted.
 const LOWER: &str = "/lower";
+/// The directory of the private layers.
 const MEMORY: &str = "/memory";
 
-/// Builds the root, which is memory but for these mounts. Returns the layers over what is the host's, too.
+/// Builds the root, which is memory but for these mounts. Returns the private layers over the host's
+/// directories.
 pub fn build_root(
     settings: &Settings,
     exported: &Exported,
@@ -53,7 +55,7 @@ pub fn build_root(
     Ok((root, mounted))
 }
 
-/// What of the machine's root has been mounted.
+/// The mounts of a machine's root so far.
 struct Layers<'a> {
     root: &'a Path,
     transport: &'a str,
@@ -71,7 +73,7 @@ impl Layers<'_> {
         let (upper, work, target) = (layer.join("upper"), layer.join("work"), at(self.root, path));
         [&upper, &work, &target].into_iter().try_for_each(|directory| make_directory(directory))?;
         self.mounted.push(Layer::new(&lower, &upper, path.into()).explain(failed)?);
-        // What is new in it has the rights of the host's.
+        // The private layer has the mode of the host's directory.
         let mode = fs::metadata(&lower).explain(failed)?.permissions();
         fs::set_permissions(&upper, mode).explain(failed)?;
         let [lower, upper, work] = [&lower, &upper, &work].map(|path| path.display().to_string());
@@ -91,7 +93,7 @@ impl Layers<'_> {
             .explain(|| format!("could not mount {}", path.display()))
     }
 
-    /// Makes a file of the host visible, which is in a file system of its own.
+    /// Makes a file of the host, which is in a file system of its own, visible.
     fn file(&self, tag: &str, place: &Path, path: &Path) -> Result<()> {
         let (from, target) = (self.lower(tag, path)?.join(place), at(self.root, path));
         make_directory(target.parent().unwrap_or(self.root))?;
@@ -109,7 +111,7 @@ impl Layers<'_> {
     }
 }
 
-/// The path of the host in the machine's root.
+/// A path of the host as a path below the machine's new root.
 fn at(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }

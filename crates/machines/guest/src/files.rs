@@ -1,5 +1,4 @@
-//! The host's file tree in a machine that does not have all of it as its root: what the host shares, at the
-//! same paths.
+//! The shares of the host in a machine that does not have the whole file tree as its root, at the same paths.
 
 use super::sys;
 use crate::settings::exported::share_tag;
@@ -11,10 +10,10 @@ use std::{fs, io};
 use vshmem_base::error::{Explain, Result};
 use vshmem_session::share::{Share, ROOT_TAG, WRITABLE_TAG};
 
-/// Where the file trees are mounted from which parts are bound.
+/// The directory in which the file trees are mounted; shares are bind mounts of their parts.
 const TREES: &str = "/run/vshmem";
 
-/// The cache of writable trees: what one machine writes others read, also in a file that they have open.
+/// The cache of writable trees: other machines read what one has written, also in a file that they have open.
 /// Without `directio` Linux 6.4 and newer keep pages; older ones keep none by themselves, and ignore the
 /// word.
 pub const SEEN_BY_OTHERS: &str = "mmap,directio";
@@ -30,7 +29,7 @@ pub fn mount_9p(
     sys::mount(tag, target, "9p", flags, &options)
 }
 
-/// Makes shares visible at their paths. What the machine has there itself is hidden.
+/// Makes shares visible at their paths, where they hide the machine's own files.
 pub fn share(transport: &str, settings: &Settings) -> Result<()> {
     let mut all: Vec<(usize, &Share)> = settings.shares.iter().enumerate().collect();
     // Each directory before those in it.

@@ -1,5 +1,5 @@
 //! The agent of a machine with a system of its own, which cloud-init starts from the machine's seed: it loads
-//! the driver, makes visible what the host shares, and serves commands.
+//! the driver, makes the host's shares visible, and serves commands.
 
 use super::boot::serve;
 use super::console::print;
@@ -18,7 +18,7 @@ use std::path::Path;
 use vshmem_base::error::{Explain, Result};
 use vshmem_transport::given::SETTINGS as TOLD;
 
-/// The name of the program by which it is known that it is to be this agent.
+/// The name by which this program is executed as this agent.
 pub const NAME: &str = AGENT;
 
 /// Runs as a service of the machine, from its seed.
@@ -59,7 +59,7 @@ fn start() -> Result<()> {
     guest.set_pool_owner(settings.uid)?;
     // Caches are dropped before each command; this keeps the kernel from logging that.
     let _ = fs::write("/proc/sys/vm/drop_caches", "4");
-    // Whatever commands leave behind becomes this process's, as if it were the first one.
+    // Commands' background processes become this process's children, as if it were the first one.
     set_child_subreaper(Some(rustix::process::getpid())).explain(|| "could not adopt processes".into())?;
     serve(&settings, None, Copies::default())
 }
@@ -68,7 +68,7 @@ fn read(file: &Path) -> Result<String> {
     fs::read_to_string(file).explain(|| format!("could not read {}", file.display()))
 }
 
-/// Loads the driver for this kernel, unless it is there already. Returns why that can't be.
+/// Loads the driver for this kernel, unless it is there already. Returns why that fails, if it does.
 fn load_driver(drivers: &Path) -> Option<String> {
     if Path::new("/sys/module").join(DRIVER).exists() {
         return None;
@@ -87,8 +87,7 @@ fn load_driver(drivers: &Path) -> Option<String> {
     }
 }
 
-/// Makes files of the seed visible at the paths of the host at which programs look for them, unless something
-/// is there.
+/// Links files of the seed at the host's paths at which programs look for them, where nothing is in the way.
 fn link(seed: &Path, links: &str) -> Result<()> {
     for line in links.lines() {
         let Some((name, path)) = line.split_once(' ') else { continue };
@@ -96,7 +95,7 @@ fn link(seed: &Path, links: &str) -> Result<()> {
         if path.exists() {
             continue;
         }
-        // One that leads nowhere.
+        // A link that leads nowhere.
         let _ = fs::remove_file(path);
         fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))
             .and_then(|()| symlink(seed.join(name), path))

@@ -1,12 +1,12 @@
-//! A machine's side: its first process, which sets it up and then serves commands; in a machine with a system
-//! of its own, a service that does so ([`image`]). And the settings that the host gives it.
+//! A machine's side: its first process, which sets it up and then serves commands, or in a machine with a
+//! system of its own a service that does so ([`image`]); and the settings that the host gives it.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | [`settings`], [`seed`] | what the host tells a machine, on its kernel's command line or on a disk |
-//! | [`hypervisor`] | what a machine asks of its hypervisor |
+//! | [`settings`], [`seed`] | a machine's settings, on its kernel's command line or on a disk |
+//! | [`hypervisor`] | the hypervisor as its machines see it |
 //! | `boot`, [`image`] | the first process, and the service |
-//! | `commands`, `kept` | the commands that it starts, and the processes that it keeps running |
+//! | `commands`, `supervised` | the commands that it starts, and the processes that it keeps running |
 //! | `files`, `exported`, `skeleton`, `copies` | the host's files as the machine sees them |
 //! | [`names`], `uplink`, [`dhcp`], [`ssh`] | names and addresses |
 //! | `console`, `sys` | its output and system calls |
@@ -20,12 +20,12 @@ mod exported;
 mod files;
 pub mod hypervisor;
 pub mod image;
-mod kept;
 pub mod names;
 pub mod seed;
 pub mod settings;
 mod skeleton;
 pub mod ssh;
+mod supervised;
 mod sys;
 mod uplink;
 

@@ -1,12 +1,11 @@
-//! The names by which a machine knows others.
+//! The names of other machines, in a machine's `/etc/hosts`.
 
 use std::{fs, io};
 
-/// Where they are.
+/// The file of the names.
 const HOSTS: &str = "/etc/hosts";
 
-/// Replaces them. The file is made anew: the host's may be hidden behind the one that is there, and can't be
-/// copied up then.
+/// Replaces the names. The file is made anew: an overlay can't copy up the host's where another one hides it.
 pub fn write_hosts(text: &str) -> io::Result<()> {
     let _ = fs::remove_file(HOSTS);
     fs::write(HOSTS, text)

@@ -1,5 +1,5 @@
-//! Files of the seed: a disk from which a machine with a system of its own has this program, its settings and
-//! the driver.
+//! The names of files on a seed, from which a machine with a system of its own has this program, its settings
+//! and the driver.
 
 /// The agent's program, and the name by which it is executed.
 pub const AGENT: &str = "vshmem-machine";

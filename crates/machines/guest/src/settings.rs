@@ -1,4 +1,4 @@
-//! A machine's settings: the host passes them on the kernel's command line, and the guest reads them there.
+//! A machine's settings, which the host passes on the kernel's command line.
 
 pub mod exported;
 pub mod uplink;
@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use vshmem_base::error::{error, Result};
 use vshmem_session::share::{self, Share};
 
-/// Printed on the console by a machine that was only booted to see whether that works.
+/// The line that a probe prints on the console: a machine that was only booted to see whether that works.
 pub const PROBE_MARK: &str = "vshmem: this accelerator boots a machine";
 
 /// The name of the driver, a module of Linux.
@@ -28,7 +28,7 @@ pub struct Settings {
     pub uid: u32,
     /// Channels for commands that it has.
     pub channels: usize,
-    /// Its card on a network outside, if it has one.
+    /// Its uplink, if it has one.
     pub uplink: Option<Card>,
     /// The network between the machines, if there is one.
     pub network: Option<Network>,
@@ -37,7 +37,7 @@ pub struct Settings {
     pub hosts: Vec<(u32, String)>,
     /// Files of the host that it sees, besides the system's.
     pub shares: Vec<Share>,
-    /// It sees the host by file systems of their own, and of the system these parts; otherwise by one tree.
+    /// The exported parts of the host, if it sees the host by them; otherwise it sees one file tree.
     pub exported: Option<Exported>,
     /// The launcher that has started it.
     pub launcher: String,
@@ -65,7 +65,7 @@ pub fn address(index: u32) -> Ipv4Addr {
 }
 
 impl Settings {
-    /// As parameters of a kernel.
+    /// The settings as parameters of a kernel.
     pub fn to_command_line(&self) -> String {
         let mut out = format!(
             "vshmem.name={} vshmem.pools={} vshmem.uid={} vshmem.channels={}",
@@ -103,7 +103,7 @@ impl Settings {
         out
     }
 
-    /// From /proc/cmdline; other parameters are skipped.
+    /// The settings in the text of /proc/cmdline; other parameters are skipped.
     pub fn from_command_line(line: &str) -> Result<Settings> {
         let mut out = Settings { name: "vm".into(), ..Settings::default() };
         for word in line.split_ascii_whitespace() {
@@ -130,7 +130,7 @@ impl Settings {
     }
 }
 
-/// Comma-separated names, perhaps none.
+/// The names of a list, which commas separate and which may be empty.
 fn names(list: &str) -> Vec<String> {
     let all = list.split(',').filter(|name| !name.is_empty());
     all.map(String::from).collect()

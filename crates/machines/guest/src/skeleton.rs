@@ -1,11 +1,11 @@
-//! The directories of a machine that are its own.
+//! The machine's own directories.
 
 use std::fs;
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::Path;
 use vshmem_base::error::{Explain, Result};
 
-/// Directories that are the machine's own: almost nothing of the host's is visible there.
+/// The machine's own directories: almost nothing of the host's is visible there.
 const OWN: [(&str, u32); 19] = [
     ("dev", 0o755),
     ("home", 0o755),
@@ -28,7 +28,7 @@ const OWN: [(&str, u32); 19] = [
     ("var/tmp", 0o1777),
 ];
 
-/// Directories that programs expect, owned by root. What is there stays as it is.
+/// Makes the directories that programs expect, owned by root. Those that exist stay as they are.
 pub fn skeleton(upper: &Path) -> std::io::Result<()> {
     fs::create_dir_all(upper)?;
     for (name, mode) in OWN {
@@ -42,7 +42,7 @@ pub fn skeleton(upper: &Path) -> std::io::Result<()> {
     symlink("/run/lock", upper.join("var/lock"))
 }
 
-/// Makes a directory, and those that it is in.
+/// Makes a directory and its parents.
 pub fn make_directory(path: &Path) -> Result<()> {
     fs::create_dir_all(path).explain(|| format!("could not make {}", path.display()))
 }

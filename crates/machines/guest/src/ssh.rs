@@ -1,5 +1,5 @@
-//! What `vshmem ssh` asks of a machine: a connection to its ssh server, and the keys by which that is known.
-//! Both come by the machine's channel, so that no port has to be open, and no key has to be trusted unseen.
+//! The ssh server of a machine, for `vshmem ssh`: a connection to it, and its host keys. Both come by the
+//! machine's channel, so that no port has to be open, and no key has to be trusted unseen.
 
 use rustix::system::uname;
 use std::fs::{self, File};
@@ -12,28 +12,28 @@ use std::time::Duration;
 use vshmem_base::error::{error, Explain, Result};
 use vshmem_base::interrupt;
 
-/// Where ssh servers keep their keys.
+/// The directory of ssh servers' keys.
 const KEYS: &str = "/etc/ssh";
-/// Where a system has its ssh server.
+/// The program of the ssh server.
 const SERVER: &str = "/usr/sbin/sshd";
-/// What there is where systemd starts services.
+/// The directory by which systemd is known to start services.
 const SYSTEMD: &str = "/run/systemd/system";
 /// Bytes that are passed on at a time.
 const BUFFER: usize = 64 * 1024;
-/// How long a machine that still starts its services may take until its ssh server answers.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time that a machine which still starts its services may take until its ssh server answers.
+const SERVER_START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Passes standard input on to this TCP port of the machine, and what comes from there to standard output,
-/// until the other end closes the connection.
+/// Connects standard input and output with this TCP port of the machine, until the other end closes the
+/// connection.
 ///
 /// # Errors
-/// Nobody listens there.
+/// No process listens there.
 pub fn connect(port: u16) -> Result<()> {
     let starts = Path::new(SERVER).exists() && Path::new(SYSTEMD).exists();
-    let stream = dial(port, if starts { PATIENCE } else { Duration::ZERO })?;
+    let stream = dial(port, if starts { SERVER_START_TIMEOUT } else { Duration::ZERO })?;
     let (mut input, mut output) = (plain(io::stdin().as_fd())?, plain(io::stdout().as_fd())?);
     let mut to = stream.try_clone().explain(copying)?;
-    // It is not awaited: whoever speaks there may have more to say when the other end has closed.
+    // It is not awaited: the client may send more when the other end has closed.
     thread::spawn(move || {
         let _ = pass_on(&mut input, &mut to);
         let _ = to.shutdown(Shutdown::Write);
@@ -44,8 +44,8 @@ pub fn connect(port: u16) -> Result<()> {
     }
 }
 
-/// Passes on what comes, until its end. [`io::copy`] would splice it, which holds the lock of the pipe at the
-/// other end of which is the machine's agent: that would stand still until something comes.
+/// Copies bytes as they come, until their end. [`io::copy`] would splice them, which holds the lock of the
+/// pipe to the machine's agent: the agent would stand still until bytes come.
 fn pass_on(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     loop {
@@ -62,12 +62,12 @@ fn copying() -> String {
     "could not pass on the connection".into()
 }
 
-/// A stream as it is, without a buffer.
+/// A stream without a buffer.
 fn plain(stream: impl AsFd) -> Result<File> {
     Ok(stream.as_fd().try_clone_to_owned().explain(copying)?.into())
 }
 
-fn dial(port: u16, patience: Duration) -> Result<TcpStream> {
+fn dial(port: u16, timeout: Duration) -> Result<TcpStream> {
     let addresses: [SocketAddr; 2] = [(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()];
     let mut refused = None;
     let mut once = || match TcpStream::connect(&addresses[..]) {
@@ -77,7 +77,7 @@ fn dial(port: u16, patience: Duration) -> Result<TcpStream> {
             None
         }
     };
-    interrupt::wait_for(patience, || Ok(once()))?.ok_or_else(|| {
+    interrupt::wait_for(timeout, || Ok(once()))?.ok_or_else(|| {
         let name = uname().nodename().to_string_lossy().into_owned();
         let why = refused.map(|why| format!(": {why}")).unwrap_or_default();
         error!("{name} has no ssh server at its port {port}{why}").hint(format!(

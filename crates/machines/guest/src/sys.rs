@@ -33,18 +33,18 @@ pub fn modprobe(names: &[&str]) -> io::Result<()> {
     }
 }
 
-/// The highest priority, for this process and as long as this exists. If it had it all the time, others would
-/// be switched out for it again and again.
+/// The highest priority of this process, as long as the value lives. If the process had it all the time,
+/// others would be switched out for it again and again.
 pub struct HighPriority(());
 
 impl HighPriority {
-    /// Takes it, if permitted.
+    /// Takes the priority, if permitted.
     pub fn raise() -> HighPriority {
         let _ = setpriority_process(None, -20);
         HighPriority(())
     }
 
-    /// Makes a program start without it. The fork has it until then, which its parent waits for.
+    /// Has a command start without it. The fork has it until then, for its parent waits for it.
     pub fn reset_in(&self, command: &mut Command) {
         let give_up = || Ok(setpriority_process(None, 0)?);
         // SAFETY: the closure makes one system call; it takes no lock and allocates nothing.

@@ -1,24 +1,24 @@
-//! A machine's card on a network outside. In a machine with a system of its own, cloud-init sets it up.
+//! The uplink of a machine, as it sets it up. In a machine with a system of its own, cloud-init does that.
 
-use super::kept::Kept;
+use super::supervised::Supervised;
 use crate::settings::uplink::{Addresses, Card, Static};
 use std::fs;
 use std::net::Ipv4Addr;
 use vshmem_base::error::{error, Explain, Result};
 use vshmem_base::interface;
 
-/// Where programs find servers of names.
+/// The file in which programs find servers of names.
 const RESOLVERS: &str = "/etc/resolv.conf";
 
-/// Gives the card its address; returns what has to be kept running for it.
-pub fn set_up(card: &Card) -> Result<Option<Kept>> {
+/// Gives the card its address; returns the DHCP client that it needs, if it needs one.
+pub fn set_up(card: &Card) -> Result<Option<Supervised>> {
     let found = interface::with_mac(&card.mac);
     let name = found.ok_or_else(|| error!("the machine has no card {}", card.mac))?;
     match &card.addresses {
         Addresses::Static(own) => configure(&name, own).map(|()| None),
         Addresses::Dhcp => {
             let arguments = ["machine", "dhcp", &name].map(String::from).to_vec();
-            Ok(Some(Kept::new("what leases an address", arguments)))
+            Ok(Some(Supervised::new("what leases an address", arguments)))
         }
     }
 }

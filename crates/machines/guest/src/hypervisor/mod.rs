@@ -1,4 +1,4 @@
-//! The hypervisor as its machines see it: where files of the host, channels for commands and pools are.
+//! The hypervisor as its machines see it: its file transport, its channels for commands, its pools.
 
 pub mod qemu;
 pub mod table;

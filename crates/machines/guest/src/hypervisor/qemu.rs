@@ -1,4 +1,5 @@
-//! A machine of QEMU: its channels are ports of virtio-serial, its pools devices on the PCI bus.
+//! QEMU as its machines see it: their channels are ports of virtio-serial, their pools devices on the PCI
+//! bus.
 
 use super::Hypervisor;
 use std::fs;
@@ -11,12 +12,12 @@ use vshmem_base::interrupt;
 use vshmem_transport::dax::Dax;
 use vshmem_transport::{PoolRef, Transport};
 
-/// The names of the channels' virtio-serial ports begin with this, followed by a number.
+/// The beginning of the names of the channels' virtio-serial ports; a number follows.
 pub const PORT_NAME: &str = "vshmem.";
-/// How long the kernel may take to announce the ports.
+/// Time that the kernel may take to announce the ports.
 const PORTS_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// QEMU, alone or as a service starts it.
+/// QEMU, started by the launcher `qemu` or by libvirt.
 pub struct Qemu;
 
 impl Hypervisor for Qemu {

@@ -1,4 +1,4 @@
-//! A domain of Xen: its channels are consoles, the first console aside.
+//! Xen as its domains see it: their channels are consoles, all but the first one.
 
 use super::Hypervisor;
 use std::fs::File;
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use vshmem_base::error::{error, Error, Result};
 
-/// How long the kernel may take to make the consoles.
+/// Time that the kernel may take to make the consoles.
 const CONSOLES_TIMEOUT: Duration = Duration::from_secs(20);
-/// Linux supports at most so many consoles. The first one is not a channel.
+/// Consoles that Linux supports. The first one is not a channel.
 const MAX_CONSOLES: usize = 8;
 
 /// Xen.
@@ -20,12 +20,12 @@ impl Hypervisor for Xen {
         "xen"
     }
 
-    /// The domain knows its number of channels.
+    /// All consoles but the first: the domain knows its number of channels.
     fn channels(&self, _: usize) -> Result<Vec<PathBuf>> {
         find()
     }
 
-    /// They stay root's, since only root can start a domain.
+    /// Does nothing: pools stay root's, since only root can start a domain.
     fn set_pool_owner(&self, _: u32) -> Result<()> {
         Ok(())
     }
@@ -53,7 +53,7 @@ fn find() -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Device files without a console can't be opened.
+/// Whether a device file has a console: otherwise it can't be opened.
 fn is_there(device: &Path) -> bool {
     let mut options = File::options();
     options.read(true).custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK);

@@ -1,12 +1,12 @@
-//! What a machine sees of this host by file systems of their own, for launchers that put no file tree
-//! together: one for each directory of the system's, and one for each share.
+//! The file systems by which a machine sees this host, for launchers that put no file tree together: one for
+//! each directory of the system's, and one for each share.
 
 use percent_encoding::{percent_decode_str, percent_encode};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use vshmem_session::share::{Share, PLAIN, SYSTEM};
 
-/// What there is besides the shares.
+/// The exported parts of this host, besides the shares that are directories.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exported {
     /// Directories of the system's.
@@ -28,7 +28,7 @@ pub fn share_tag(number: usize) -> String {
 }
 
 impl Exported {
-    /// What there is for these shares, and of the system if a machine `sees` it.
+    /// The exported parts for these shares, and those of the system if the machine sees it.
     pub fn of(shares: &[Share], sees_system: bool) -> Exported {
         let is_file = |(number, share): (usize, &Share)| share.path.is_file().then_some(number);
         let files = shares.iter().enumerate().filter_map(is_file).collect();
@@ -46,7 +46,7 @@ impl Exported {
         exported
     }
 
-    /// Where a share is in its file system: itself, or a file in it.
+    /// The place of a share in its file system: the root, or a file there.
     pub fn place<'a>(&self, number: usize, share: &'a Share) -> &'a Path {
         match self.files.contains(&number) {
             true => share.path.file_name().map_or(Path::new(""), Path::new),
@@ -54,7 +54,7 @@ impl Exported {
         }
     }
 
-    /// As a word of a kernel's command line.
+    /// The parts as a word of a kernel's command line.
     pub fn encode(&self) -> String {
         let path = |path: &Path| percent_encode(path.as_os_str().as_encoded_bytes(), PLAIN).to_string();
         let trees = self.trees.iter().map(|tree| path(tree));
@@ -63,7 +63,7 @@ impl Exported {
         trees.chain(links).chain(files).collect::<Vec<_>>().join(",")
     }
 
-    /// From such a word.
+    /// The parts that such a word says. `None`: it says none.
     pub fn decode(word: &str) -> Option<Exported> {
         let mut exported = Exported::default();
         let path =

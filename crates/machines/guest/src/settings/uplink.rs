@@ -1,4 +1,4 @@
-//! Networks outside of a cluster, which its machines are on by a second card: their *uplink*. The network
+//! The uplink of machines: their second card, on a network outside of their cluster. The network
 //! between the machines is another one ([`super::Network`]).
 
 use serde::{Deserialize, Serialize};
@@ -6,16 +6,16 @@ use std::net::Ipv4Addr;
 use std::{fmt, fs};
 use vshmem_base::user::uid;
 
-/// What connects the machines of a cluster with networks outside.
+/// The uplink of a cluster's machines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Uplink {
-    /// How.
+    /// The means of connection.
     pub by: Means,
     /// The machines' addresses there.
     pub addresses: Addresses,
 }
 
-/// How machines are connected.
+/// The means by which machines are connected with a network outside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Means {
@@ -37,10 +37,10 @@ pub enum Addresses {
     Static(Static),
 }
 
-/// An address, and what belongs to it.
+/// An address, with its net mask, router and servers of names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Static {
-    /// That of the first machine, or of a card.
+    /// The address of the first machine, or of a card.
     pub address: Ipv4Addr,
     /// Bits of the net mask.
     pub prefix: u8,
@@ -50,7 +50,7 @@ pub struct Static {
     pub dns: Vec<Ipv4Addr>,
 }
 
-/// A machine's card.
+/// A machine's card on its uplink.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Card {
     /// Its address on the wire.
@@ -85,13 +85,13 @@ impl Static {
         net(other) == net(self.address)
     }
 
-    /// Whether a machine of the network can have this address: neither the network nor all machines in it.
+    /// Whether a machine of the network can have this address: it means neither the network nor all machines.
     pub fn is_host(&self, address: Ipv4Addr) -> bool {
         let rest = u32::from(address) & !u32::from(self.mask());
         self.has(address) && (self.prefix > 30 || rest != 0 && rest != !u32::from(self.mask()))
     }
 
-    /// From `ADDRESS/BITS`.
+    /// The address in a text `ADDRESS/BITS`. `None`: there is none.
     pub fn parse(text: &str) -> Option<Static> {
         let (address, prefix) = text.split_once('/')?;
         let prefix = prefix.parse().ok().filter(|prefix| (1..=32).contains(prefix))?;
@@ -100,7 +100,7 @@ impl Static {
 }
 
 impl Card {
-    /// As a word of a kernel's command line.
+    /// The card as a word of a kernel's command line.
     pub fn to_word(&self) -> String {
         let Addresses::Static(own) = &self.addresses else {
             return format!("{},dhcp", self.mac);
@@ -111,7 +111,7 @@ impl Card {
         out
     }
 
-    /// From that.
+    /// The card that such a word says. `None`: it says none.
     pub fn from_word(word: &str) -> Option<Card> {
         let mut parts = word.split(',');
         let mac = parts.next().filter(|mac| is_mac(mac))?.to_owned();
@@ -136,7 +136,7 @@ fn is_mac(text: &str) -> bool {
     parts.len() == 6 && parts.iter().all(|part| part.len() == 2 && u8::from_str_radix(part, 16).is_ok())
 }
 
-/// What tells this user's clusters on this host from all others in a network.
+/// The name of this host and user, which tells their clusters from all others in a network.
 fn host() -> String {
     let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let id = match id.trim() {

@@ -1,5 +1,5 @@
-//! Keeps further processes of this program running beside the agent: the machine's front end, and what leases
-//! its address on a network outside.
+//! Supervised processes: further processes of this program that run beside the agent. They are the machine's
+//! front end, and the DHCP client of its uplink.
 
 use super::console::print;
 use super::hypervisor::table;
@@ -8,29 +8,29 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use vshmem_base::signal_mask;
 
-/// Pause before one is started again.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Time before a process that has ended is started again.
+const RESTART_DELAY: Duration = Duration::from_secs(1);
 
-/// A process that is kept running.
-pub struct Kept {
+/// A process that is started again when it ends.
+pub struct Supervised {
     what: &'static str,
     arguments: Vec<String>,
     pid: Option<i32>,
     due: Instant,
 }
 
-impl Kept {
-    /// The machine's front end, which is due at once.
-    pub fn front_end(settings: &Settings) -> Kept {
-        Kept::new("the front end", table::of(&settings.launcher).front_end(settings.uid))
+impl Supervised {
+    /// The process of the machine's front end, which is due at once.
+    pub fn front_end(settings: &Settings) -> Supervised {
+        Supervised::new("the front end", table::of(&settings.launcher).front_end(settings.uid))
     }
 
-    /// What `vshmem` does with these arguments, which is due at once.
-    pub fn new(what: &'static str, arguments: Vec<String>) -> Kept {
-        Kept { what, arguments, pid: None, due: Instant::now() }
+    /// The process of `vshmem` with these arguments, which is due at once.
+    pub fn new(what: &'static str, arguments: Vec<String>) -> Supervised {
+        Supervised { what, arguments, pid: None, due: Instant::now() }
     }
 
-    /// When it is due, if it does not run.
+    /// The time at which it is due, if it does not run.
     pub fn deadline(&self) -> Option<Instant> {
         self.pid.is_none().then_some(self.due)
     }
@@ -49,16 +49,16 @@ impl Kept {
             Ok(child) => self.pid = Some(child.id() as i32),
             Err(e) => {
                 print(&format!("vshmem: {} can't be started: {e}", self.what));
-                self.due = Instant::now() + 60 * PAUSE;
+                self.due = Instant::now() + 60 * RESTART_DELAY;
             }
         }
     }
 
-    /// A process has ended.
+    /// Notes that a process has ended, which may be this one.
     pub fn ended(&mut self, pid: i32) {
         if self.pid == Some(pid) {
             self.pid = None;
-            self.due = Instant::now() + PAUSE;
+            self.due = Instant::now() + RESTART_DELAY;
         }
     }
 }
