@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub use vshmem_agent::ivshmem::Status;
 
 use vshmem_agent::ivshmem::client::{ensure, request, restart_without, status};
-use vshmem_agent::ivshmem::{run_part, Directory, Part, Program, Request, MOST_VECTORS};
+use vshmem_agent::ivshmem::{run_part, Directory, Part, Program, Request, MAX_VECTORS};
 use vshmem_base::{error, Result};
 use vshmem_hypervisor::shared::doorbell;
 
@@ -79,8 +79,8 @@ pub struct Agent {
 
 fn vectors(text: &str) -> std::result::Result<usize, String> {
     let number = text.parse().ok();
-    let good = number.filter(|number| (1..=MOST_VECTORS).contains(number));
-    good.ok_or_else(|| format!("a peer has 1 to {MOST_VECTORS} vectors"))
+    let good = number.filter(|number| (1..=MAX_VECTORS).contains(number));
+    good.ok_or_else(|| format!("a peer has 1 to {MAX_VECTORS} vectors"))
 }
 
 /// Starts the back end, sends it requests, or runs the front end.

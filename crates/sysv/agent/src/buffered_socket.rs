@@ -1,25 +1,25 @@
-//! A socket that is read and written without waiting for the other end.
+//! A buffered socket, which is read and written without waiting for the other end.
 
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A socket, what was received and not used yet, and what is still to be sent.
+/// A socket with its buffers: received bytes that were not used yet, and bytes that are still to be sent.
 pub struct BufferedSocket {
     socket: OwnedFd,
-    /// What was received; its user takes it out.
+    /// The bytes that were received; the user of the socket takes them out.
     pub received: Vec<u8>,
     unsent: Vec<u8>,
 }
 
 impl BufferedSocket {
-    /// For a socket that does not block.
+    /// A buffered socket; `socket` must not block.
     pub fn new(socket: OwnedFd) -> BufferedSocket {
         BufferedSocket { socket, received: Vec::new(), unsent: Vec::new() }
     }
 
-    /// Receives what is there, until more than `longest` bytes are to be used. False: the other end sends
-    /// nothing more.
+    /// Receives until there is no more, or more than `longest` bytes wait to be used. False: the other end
+    /// has closed.
     pub fn receive(&mut self, longest: usize) -> io::Result<bool> {
         let mut part = [0u8; 4096];
         while self.received.len() <= longest {
@@ -33,7 +33,7 @@ impl BufferedSocket {
         Ok(true)
     }
 
-    /// Adds to what is to be sent.
+    /// Queues bytes to be sent.
     pub fn push(&mut self, bytes: &[u8]) {
         self.unsent.extend_from_slice(bytes);
     }

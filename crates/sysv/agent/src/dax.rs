@@ -1,4 +1,4 @@
-//! A machine's DAX devices: having its kernel make them of persistent memory, and giving them to a user.
+//! DAX devices of a machine, which its kernel makes of persistent memory, and their owners.
 
 use crate::guest;
 use crate::guest::protocol::DriverStatus;
@@ -13,11 +13,12 @@ use vshmem_transport::given::Address;
 use vshmem_transport::head::UUID;
 use vshmem_transport::{PoolRef, Transport};
 
-/// Where sysfs lists persistent memory (libnvdimm), and the driver that makes DAX devices of it.
+/// The directory where sysfs lists persistent memory (libnvdimm).
 const MEMORY: &str = "/sys/bus/nd/devices";
+/// The file by which the driver that makes DAX devices is bound to such memory.
 const BIND: &str = "/sys/bus/nd/drivers/dax_pmem/bind";
-/// How long a device may take to appear.
-const WITHIN: Duration = Duration::from_secs(5);
+/// Time that a device may take to appear.
+const APPEAR_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The DAX devices that show pools.
 #[derive(Debug)]
@@ -53,10 +54,10 @@ impl guest::Devices for Devices {
 /// Has the kernel make a DAX device of each region of persistent memory that is not in use, or of those of
 /// one PCI device. They must be pools: what is none is overwritten.
 ///
-/// The kernel is told all that the block in front of a pool says ([`vshmem_transport::head`]), and refuses a
-/// block that says something else. Other members of the pool could otherwise have it keep its records of
-/// pages where they can write, or take the memory for something other than a pool. So the driver that takes
-/// what it finds, nd_pmem, must not be loaded.
+/// The kernel gets all values of the block in front of a pool ([`vshmem_transport::head`]), and refuses a
+/// block with other ones. Other members of the pool could otherwise have it keep its records of pages where
+/// they can write, or take the memory for something other than a pool. So the driver that takes any block
+/// that it finds, nd_pmem, must not be loaded.
 ///
 /// # Errors
 /// The kernel refuses, or lacks the driver.
@@ -84,7 +85,7 @@ pub fn make_devices(of: Option<Address>) -> io::Result<()> {
         let namespace = format!("namespace{number}.0");
         let holder = fs::read_to_string(entry.path().join(&namespace).join("holder")).unwrap_or_default();
         if holder.trim().is_empty() {
-            made_of(&entry.path(), &namespace)
+            make_device_of(&entry.path(), &namespace)
                 .map_err(|e| io::Error::new(e.kind(), format!("{name}: {e}")))?;
         }
     }
@@ -92,7 +93,7 @@ pub fn make_devices(of: Option<Address>) -> io::Result<()> {
 }
 
 /// Makes a DAX device of the whole of a region.
-fn made_of(region: &Path, namespace: &str) -> io::Result<()> {
+fn make_device_of(region: &Path, namespace: &str) -> io::Result<()> {
     let seed = fs::read_to_string(region.join("dax_seed"))?;
     let seed = seed.trim();
     let device = Path::new(MEMORY).join(seed);
@@ -104,7 +105,7 @@ fn made_of(region: &Path, namespace: &str) -> io::Result<()> {
     // Pages, unless the block says otherwise.
     bind(&"4096").or_else(|_| bind(&"2097152"))?;
     let file = PathBuf::from("/dev").join(seed);
-    let deadline = Instant::now() + WITHIN;
+    let deadline = Instant::now() + APPEAR_TIMEOUT;
     while !file.exists() {
         if Instant::now() >= deadline {
             return Err(io::Error::other(format!("no {} has come", file.display())));

@@ -13,7 +13,7 @@ use vshmem_transport::given::Grant;
 /// A reader, with checks of what it returns.
 pub type Reader = fn(&[u8]);
 
-/// All of them, by name.
+/// The readers, by name.
 pub const READERS: &[(&str, Reader)] = &[("front end", front_end), ("http", http), ("address", address)];
 
 /// One pass of a back end's worker in a pool; a front end's does a part of it. The holes of `file` tell where
@@ -35,7 +35,7 @@ fn front_end(stream: &[u8]) {
             lines.hang_up();
         }
         while let Some(line) = lines.next() {
-            assert!(line.len() <= protocol::LONGEST && !line.contains(&b'\n'), "a line");
+            assert!(line.len() <= protocol::MAX_LINE && !line.contains(&b'\n'), "a line");
             let Ok(request) = serde_json::from_slice::<protocol::GuestRequest>(&line) else {
                 continue;
             };
@@ -51,7 +51,7 @@ fn front_end(stream: &[u8]) {
     }
 }
 
-/// A request for metrics: whatever it is, the response has a head.
+/// A request for metrics: the response to any text has a head.
 fn http(request: &[u8]) {
     let response = http::respond(request, || "x 1\n".into());
     assert!(response.starts_with("HTTP/1.1 ") && response.contains("\r\n\r\n"), "{response}");

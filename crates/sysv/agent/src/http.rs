@@ -1,4 +1,4 @@
-//! A server for `GET /metrics`. Each connection has one request, which is limited in length and time.
+//! The HTTP server of `GET /metrics`. Each connection has one request, which is limited in length and time.
 
 use crate::buffered_socket::BufferedSocket;
 use crate::metrics::CONTENT_TYPE;
@@ -14,14 +14,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use vshmem_base::error::{error, Explain, Result};
 
-/// Most connections at a time; further ones wait in the listening socket's backlog.
-const MOST: usize = 16;
-/// Longest request, in bytes.
-const LONGEST: usize = 8 << 10;
-/// How long a connection may take from being accepted to the last byte of the response.
+/// Connections at a time; further ones wait in the listening socket's backlog.
+const MAX_CONNECTIONS: usize = 16;
+/// Bytes of the longest request.
+const MAX_REQUEST: usize = 8 << 10;
+/// Time that a connection may take from being accepted to the last byte of the response.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection.
+/// A connection, by which metrics are scraped.
 struct Scrape {
     socket: BufferedSocket,
     since: Instant,
@@ -62,7 +62,7 @@ impl Endpoint {
 
     /// Whether another connection may be accepted.
     pub fn can_accept(&self) -> bool {
-        self.connections.len() < MOST
+        self.connections.len() < MAX_CONNECTIONS
     }
 
     /// Accepts a connection, if there is one and it may be accepted.
@@ -129,8 +129,8 @@ impl Scrape {
     fn advance(&mut self, text: impl FnOnce() -> String) -> io::Result<bool> {
         let socket = &mut self.socket;
         if socket.unsent() == 0 {
-            let is_open = socket.receive(LONGEST)?;
-            if !is_complete(&socket.received) && socket.received.len() <= LONGEST {
+            let is_open = socket.receive(MAX_REQUEST)?;
+            if !is_complete(&socket.received) && socket.received.len() <= MAX_REQUEST {
                 return Ok(is_open);
             }
             let response = respond(&socket.received, text);

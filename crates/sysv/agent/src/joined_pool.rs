@@ -1,5 +1,5 @@
-//! A pool that a process of Vshmem's own has joined (the back end, a front end, or a command), with what the
-//! upper half needs of the kernel there.
+//! A joined pool: one that a process of Vshmem's own (the back end, a front end, or a command) is in, with
+//! the kernel's functions that the upper half needs there.
 
 use std::borrow::Borrow;
 use std::fs;
@@ -10,7 +10,7 @@ use vshmem_transport::ids::{Ids, NOBODYS};
 use vshmem_transport::{process, Handle};
 use vshmem_wait::{Across, Heartbeat, Scope};
 
-/// How long an agent may wait for a lock, in nanoseconds: longer than it takes to find that the owner is
+/// Nanoseconds that an agent may wait for a lock: longer than it takes to find that the owner is
 /// dead.
 const AGENT_LOCK_WAIT: u64 = 10_000_000;
 
@@ -32,7 +32,7 @@ pub struct JoinedPool<H> {
 }
 
 impl<H: Borrow<Handle> + Sync> JoinedPool<H> {
-    /// For an agent, which serves others, too: it waits some milliseconds for a lock at the most.
+    /// The pool of an agent, which serves others, too, and so waits some milliseconds for a lock at the most.
     pub fn for_agent(handle: H, pool: Pool, member: u16) -> JoinedPool<H> {
         let (heartbeat, cred, groups) = (Heartbeat::new(), credentials(0), Vec::new());
         JoinedPool {
@@ -47,8 +47,8 @@ impl<H: Borrow<Handle> + Sync> JoinedPool<H> {
         }
     }
 
-    /// For a command with these supplementary groups, and with this process's capabilities. `ids` maps users
-    /// and groups to those in the pool.
+    /// The pool of a command with these supplementary groups, and with this process's capabilities. `ids`
+    /// maps users and groups to those in the pool.
     pub fn for_command(handle: H, pool: Pool, member: u16, groups: &[u32], ids: &Ids) -> JoinedPool<H> {
         let mut is_only_member = true;
         pool.members(|index, _, alive| is_only_member &= index == member || !alive);
@@ -176,7 +176,7 @@ impl<H: Borrow<Handle> + Sync> Kernel for JoinedPool<H> {
     }
 
     fn block_signals(&self) -> u64 {
-        // A SIGBUS that is blocked ends the process, whatever its handler is.
+        // A SIGBUS that is blocked ends the process in spite of its handler.
         const BUS_ERROR: u64 = 1 << (libc::SIGBUS - 1);
         change_mask(!BUS_ERROR)
     }

@@ -1,5 +1,5 @@
-//! The processes that serve pools beside the programs that use them: a host's back ends, and the front end in
-//! a machine. Both reap after dead processes of their own kernel, and back ends after dead machines.
+//! The agents of pools, which serve them beside the programs that use them: a host's back ends, and the front
+//! end in a machine. Both reap after dead processes of their own kernel, and back ends after dead machines.
 //!
 //! | module | subject |
 //! | --- | --- |
@@ -7,11 +7,11 @@
 //! | [`dax`] | the devices of a transport that has no broker |
 //! | [`guest`] | the front end: a machine's pools, which come and go |
 //! | `worker`, `quarantine` | a thread for each pool, and how often it makes a pass |
-//! | `reaper`, `reclaimer` | what it does in a pass: cleaning up after the dead, giving memory back |
+//! | `reaper`, `reclaimer` | its work in a pass: cleaning up after the dead, giving memory back |
 //! | `maintained_pool` | a joined pool, with its worker |
 //! | [`JoinedPool`], `owned_handle` | a pool as the upper half sees it, and its mapping |
 //! | `sigbus` | surviving the truncation of a pool's file |
-//! | `metrics`, `http` | what a back end knows, for Prometheus |
+//! | `metrics`, `http` | a back end's metrics, for Prometheus |
 //! | `peer` | the process at the other end of a socket |
 
 mod buffered_socket;

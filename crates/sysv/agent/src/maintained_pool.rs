@@ -1,4 +1,4 @@
-//! A pool that a front end or a broker has joined, with the worker that cleans up in it.
+//! A maintained pool: one that a front end or a broker has joined, with the worker that cleans up in it.
 
 use crate::joined_pool::JoinedPool;
 use crate::owned_handle::{OwnedHandle, SharedPool};

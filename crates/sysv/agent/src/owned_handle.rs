@@ -1,4 +1,4 @@
-//! A pool's handle that is closed when its last user drops it.
+//! An owned handle of a pool, which is closed when its last user drops it.
 
 use crate::joined_pool::JoinedPool;
 use crate::sigbus::SigbusGuard;

@@ -3,7 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Its pid, which is 0 if it has none in the PID namespace of this process, and its user.
+/// The pid of the process at the other end, which is 0 if it has none in the PID namespace of this process,
+/// and its user.
 ///
 /// # Errors
 /// The descriptor is none of a Unix socket.

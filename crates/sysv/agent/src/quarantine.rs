@@ -1,14 +1,16 @@
-//! Quarantine: a pool in which the worker's passes run over budget is cleaned up rarely.
+//! The quarantine of a pool in which the worker's passes run over budget: it is cleaned up rarely.
 //!
 //! Cleaning up an honest pool costs a small part of a pass's budget ([`vshmem_pool::budget`]), so a pass that
-//! spends all of it was misled by what a member has written. That costs only processor time, so a few such
+//! spends all of it was misled by a member's writes. That costs only processor time, so a few such
 //! passes are tolerated. After that the pool has a rest, and each rest is longer than the one before.
 
 use std::time::{Duration, Instant};
 
-/// A pool is quarantined after so many passes over budget, of the last 32.
+/// Passes over budget, of the last 32, after which a pool is quarantined.
 const TOO_MANY: u32 = 5;
+/// The first rest.
 const FIRST_REST: Duration = Duration::from_secs(60);
+/// The longest rest, to which rests grow.
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 
 /// A change of the state.

@@ -1,7 +1,7 @@
-//! The reaper: it takes from a pool what dead processes of its own kernel and of dead machines have there.
-//! Otherwise that would wait until a process needs what they hold.
+//! The reaper, which cleans up in a pool after dead processes of its own kernel and of dead machines.
+//! Otherwise that would wait until a process needs an object that they hold.
 //!
-//! It works in steps, under locks for which it waits some milliseconds at the most. What can't be done now is
+//! It works in steps, under locks for which it waits some milliseconds at the most. A step that fails is
 //! tried again a second later.
 
 use crate::joined_pool::JoinedPool;
@@ -13,12 +13,12 @@ use vshmem_pool::layout::{Proc, PAGE};
 use vshmem_pool::{Budget, Pool, ProcId};
 use vshmem_transport::{Handle, Liveness};
 
-/// How long a pass may take.
+/// Time that a pass may take.
 pub const MAX_PASS: Duration = Duration::from_millis(20);
 /// Process slots that a pass looks at.
 const SLOTS_PER_PASS: u32 = 1024;
 
-/// A process of the pool that reaps.
+/// The reaper of one pool, with its slot among the pool's processes.
 #[derive(Default)]
 pub struct Reaper {
     me: Option<(ProcId, Liveness)>,
@@ -97,7 +97,7 @@ impl Reaper {
         self.spare_backed && self.slots_backed >= high
     }
 
-    /// Ends with a pool that can't be read any more: only the liveness lock is released.
+    /// Leaves a pool that can't be read any more: only the liveness lock is released.
     pub fn abandon(&mut self) {
         end(self.me.take().map(|(_, liveness)| liveness));
     }

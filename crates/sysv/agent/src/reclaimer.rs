@@ -1,7 +1,7 @@
 //! The reclaimer: it frees the entries of dead members for others, and gives memory back to the host that
 //! machines have freed, since they can't do so themselves.
 //!
-//! It works in steps, under locks for which it waits some milliseconds at the most. What can't be done now is
+//! It works in steps, under locks for which it waits some milliseconds at the most. A step that fails is
 //! tried again a second later.
 
 use crate::joined_pool::JoinedPool;
@@ -17,14 +17,14 @@ use vshmem_ipc::{reclaim, Ctx};
 
 /// Bytes that a step gives back under the pool's lock: a fraction of a millisecond.
 const STEP: u64 = 2 << 20;
-/// Bytes that a pass gives back, so that a pool that is filled and emptied in turn does not keep the back end
-/// busy.
+/// Bytes that a pass gives back at the most, so that a pool that is filled and emptied in turn does not keep
+/// the back end busy.
 const PASS: u64 = 1 << 30;
 /// Bytes that a step counts for at the least, even if it has found all pages empty.
 const MIN_STEP: u64 = 64 << 10;
 /// Records that are looked at before the clock is read again.
 const RECORDS_PER_STEP: u32 = 256;
-/// More memory than this must be free where the pool lies, or touching a page without memory may end the back
+/// Bytes that must be free where the pool lies: otherwise touching a page without memory may end the back
 /// end.
 const MIN_FREE: u64 = 1 << 20;
 
@@ -40,7 +40,7 @@ pub struct Reclaimer {
 }
 
 impl Reclaimer {
-    /// For the pool in this file. `given_back` counts the bytes that were given back.
+    /// The reclaimer of the pool in this file. `given_back` counts the bytes that were given back.
     pub fn new(file: OwnedFd, given_back: Arc<AtomicU64>) -> Reclaimer {
         Reclaimer {
             file,
@@ -85,7 +85,7 @@ impl Task for Reclaimer {
     }
 }
 
-/// Only frees the entries of dead members.
+/// The task that only frees the entries of dead members.
 impl Task for Census {
     fn tick(&mut self, c: &Ctx) {
         vacate(self, c);
@@ -103,7 +103,7 @@ fn vacate(census: &mut Census, c: &Ctx) {
     }
 }
 
-/// Where the first data of a range of a file begins; `None`: all of it is a hole.
+/// The offset of the first data in a range of a file; `None`: all of it is a hole.
 fn data(file: BorrowedFd<'_>, at: u64, len: u64) -> Option<u64> {
     use rustix::fs::{seek, SeekFrom};
     match seek(file, SeekFrom::Data(at)) {

@@ -1,14 +1,14 @@
-//! Surviving the loss of a pool's memory while it is mapped: a process that has the pool's file can truncate
-//! it, and a device can be unplugged. An access to a lost page raises SIGBUS, which would end the agent for
-//! all of its pools. So the handler maps zeros over the whole pool, in which there is nothing to do, and
-//! marks the pool as lost. The agent drops it within a second.
+//! The handler of SIGBUS, by which an agent survives the loss of a pool's memory while it is mapped: a
+//! process that has the pool's file can truncate it, and a device can be unplugged. An access to a lost page
+//! raises SIGBUS, which would end the agent for all of its pools. So the handler maps zeros over the whole
+//! pool, in which there is nothing to do, and marks the pool as lost. The agent drops it within a second.
 
 use libc::{c_int, c_void, siginfo_t};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::Once;
 
 /// Pools that an agent can guard at a time. Further ones are not guarded.
-const MOST: usize = 1024;
+const MAX_GUARDED: usize = 1024;
 
 struct Range {
     /// 0: unused.
@@ -18,9 +18,9 @@ struct Range {
     is_lost: AtomicBool,
 }
 
-static RANGES: [Range; MOST] = [const {
+static RANGES: [Range; MAX_GUARDED] = [const {
     Range { start: AtomicUsize::new(0), len: AtomicUsize::new(0), is_lost: AtomicBool::new(false) }
-}; MOST];
+}; MAX_GUARDED];
 
 /// A guarded mapping of a pool.
 pub struct SigbusGuard(Option<&'static Range>);

@@ -1,7 +1,7 @@
 //! The worker: the thread of an agent that works in one pool, as one of the pool's processes.
 //!
 //! Each pool has its own worker, and an agent's loop never looks at anything in a pool whose size a member
-//! decides. So whatever a pool contains, the others are served, and the agent answers and ends in time. A
+//! decides. So no pool's contents keep the agent from serving the others, answering, and ending in time. A
 //! worker that does not finish soon is left behind when the agent ends, as if the agent had been killed.
 
 use crate::joined_pool::{now, JoinedPool};
@@ -15,38 +15,38 @@ use std::thread::{sleep, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use vshmem_ipc::Ctx;
 
-/// How often a pass is made.
+/// Time between passes.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a worker does in each pass besides reaping.
+/// The task of a worker in each pass, besides reaping.
 pub trait Task: Send {
     /// Whether pages of the pool may be touched that were not touched before.
     fn has_memory(&self, _joined: &JoinedPool<OwnedHandle>) -> bool {
         true
     }
-    /// Once in a pass, if there is memory.
+    /// Does the first part of a pass, once, if there is memory.
     fn tick(&mut self, _c: &Ctx) {}
-    /// Afterwards, until it returns false: each time with a budget of its own.
+    /// Does a further step of a pass, with a budget of its own. It is called until it returns false.
     fn step(&mut self, _c: &Ctx) -> bool {
         false
     }
 }
 
-/// Only reaping.
+/// No task: the worker only reaps.
 impl Task for () {}
 
-/// How a worker ends.
+/// The way in which a worker ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum WorkerEnd {
     /// It gives its process slot back.
     Leave,
     /// The pool can't be read any more.
     Abandon,
 }
 
-/// What the thread and its owner share.
+/// The state that the thread and its owner share.
 struct Control {
-    end: Mutex<Option<End>>,
+    end: Mutex<Option<WorkerEnd>>,
     ended: Condvar,
     /// Since when the pool is in quarantine, in seconds since the epoch; 0: it is not.
     quarantined: AtomicU64,
@@ -78,9 +78,9 @@ impl Worker {
         Some(self.control.quarantined.load(Relaxed)).filter(|since| *since != 0)
     }
 
-    /// Asks it to end after what it is doing now.
+    /// Asks the worker to end after its present step.
     pub fn stop(&self) {
-        self.control.finish(End::Leave);
+        self.control.finish(WorkerEnd::Leave);
     }
 
     /// Waits for its end until a deadline. False: it has not ended.
@@ -94,17 +94,17 @@ impl Worker {
         true
     }
 
-    /// Ends it and waits: it gives its process slot back. To be called before the pool is detached.
+    /// Ends the worker and waits: it gives its process slot back. To be called before the pool is detached.
     pub fn leave(self) {
-        self.end(End::Leave);
+        self.end(WorkerEnd::Leave);
     }
 
-    /// Ends it and waits, when the pool was taken away and can't be read any more.
+    /// Ends the worker and waits, when the pool was taken away and can't be read any more.
     pub fn abandon(self) {
-        self.end(End::Abandon);
+        self.end(WorkerEnd::Abandon);
     }
 
-    fn end(mut self, how: End) {
+    fn end(mut self, how: WorkerEnd) {
         self.control.finish(how);
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -117,11 +117,11 @@ impl Drop for Worker {
 }
 
 impl Control {
-    fn end(&self) -> MutexGuard<'_, Option<End>> {
+    fn end(&self) -> MutexGuard<'_, Option<WorkerEnd>> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn finish(&self, how: End) {
+    fn finish(&self, how: WorkerEnd) {
         self.end().get_or_insert(how);
         self.ended.notify_all();
     }
@@ -161,7 +161,7 @@ pub fn pass(
     c.budget.is_spent()
 }
 
-/// What the thread does.
+/// The passes of the thread.
 struct Passes<T> {
     control: Arc<Control>,
     joined: SharedPool,
@@ -183,7 +183,7 @@ impl<T: Task> Passes<T> {
             }
             self.control.wait_until(begun + INTERVAL);
         }
-        if *self.control.end() == Some(End::Abandon) {
+        if *self.control.end() == Some(WorkerEnd::Abandon) {
             self.reaper.abandon();
         } else {
             self.reaper.leave(&self.joined.pool);

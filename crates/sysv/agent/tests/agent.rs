@@ -3,7 +3,7 @@
 
 mod back_end;
 
-use back_end::{eventually, guest, kill, open_handle, BackEnd, Guest, Test, PATIENCE, VECTORS};
+use back_end::{eventually, guest, kill, open_handle, BackEnd, Guest, Test, TIMEOUT, VECTORS};
 use rustix::io::{read, write};
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,7 +52,7 @@ struct Machine {
 impl Machine {
     fn join(path: &Path) -> Machine {
         let socket = UnixStream::connect(path).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         assert_eq!(receive_message(&socket).unwrap().unwrap().0, 0, "version");
         let id = receive_message(&socket).unwrap().unwrap().0;
         assert!((1..65536).contains(&id));
@@ -94,7 +94,7 @@ impl Machine {
                 Some(fd) => self.eventfds.entry(id).or_default().push(fd),
             }
         }
-        self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     }
 
     fn ring(&self, id: i64, vector: usize) {
@@ -462,7 +462,7 @@ fn host_process(back_end: &BackEnd, executes: bool) -> u32 {
         panic!("{error}");
     }
     loop {
-        sleep(PATIENCE);
+        sleep(TIMEOUT);
     }
 }
 
@@ -543,13 +543,13 @@ fn sleepers_of_the_host_are_woken(back_end: &BackEnd) {
     pool.root().waiter_high.store(4, SeqCst);
     let sleeper = std::thread::spawn(move || {
         let begun = Instant::now();
-        vshmem_wait::wait(&waiter.status, DONE, Some(PATIENCE), vshmem_wait::Scope::Kernel);
+        vshmem_wait::wait(&waiter.status, DONE, Some(TIMEOUT), vshmem_wait::Scope::Kernel);
         begun.elapsed()
     });
     sleep(Duration::from_millis(100));
     assert!(!sleeper.is_finished());
     machine.ring(0, 0);
-    assert!(sleeper.join().unwrap() < PATIENCE, "it was woken");
+    assert!(sleeper.join().unwrap() < TIMEOUT, "it was woken");
     // A count that a hostile member wrote.
     pool.root().waiter_high.store(u32::MAX, SeqCst);
     machine.ring(0, 1);
@@ -574,7 +574,7 @@ fn ask(mut stream: impl std::io::Read + Write, text: &str) -> String {
 
 fn connect(address: &str) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
@@ -625,7 +625,7 @@ fn metrics_are_served(back_end: &BackEnd) {
     machine.receive_until("nothing more", |_| true);
     let begun = Instant::now();
     let mut last = connect(&address);
-    last.set_read_timeout(Some(2 * PATIENCE)).unwrap();
+    last.set_read_timeout(Some(2 * TIMEOUT)).unwrap();
     let answer = ask(&mut last, GET);
     let after = begun.elapsed();
     assert!(answer.contains("vshmem_pools 1\n"), "after {after:?}: {answer:?}");

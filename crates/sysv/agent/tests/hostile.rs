@@ -21,7 +21,7 @@ const SMALL: u64 = 1 << 20;
 /// Large enough for the most of all kinds of objects.
 const LARGE: u64 = 512 << 20;
 /// Semaphores in the largest set that Linux admits.
-const MOST: u32 = 32_000;
+const MAX_SEMAPHORES: u32 = 32_000;
 /// A second, and two more for a busy machine.
 const SOON: Duration = Duration::from_secs(3);
 
@@ -98,7 +98,7 @@ fn die(pool: &Pool, (dead, member): (ProcId, u16)) {
 }
 
 fn add_with_undo(c: &Ctx, set: i32) {
-    let add = Sembuf { num: MOST as u16 - 1, op: 1, flg: 0o10000 };
+    let add = Sembuf { num: MAX_SEMAPHORES as u16 - 1, op: 1, flg: 0o10000 };
     sem::op(c, set, &[add], None).unwrap();
 }
 
@@ -108,7 +108,7 @@ fn circles_of_adjustments(pool: &Pool) {
     let (alive, dead) = (process(pool, 7), process(pool, 8));
     let c = guest(pool, alive);
     for _ in 0..32 {
-        let set = new_set(&c, MOST);
+        let set = new_set(&c, MAX_SEMAPHORES);
         for process in [dead, alive] {
             add_with_undo(&guest(pool, process), set);
         }
@@ -123,10 +123,10 @@ fn circles_of_adjustments(pool: &Pool) {
 fn owed_by_many(pool: &Pool) {
     let (alive, dead) = (process(pool, 7), process(pool, 8));
     for _ in 0..32 {
-        let set = new_set(&guest(pool, alive), MOST);
+        let set = new_set(&guest(pool, alive), MAX_SEMAPHORES);
         add_with_undo(&guest(pool, dead), set);
         let cells = entry(&guest(pool, alive), set).cells.load(Relaxed);
-        for number in 0..u64::from(MOST) {
+        for number in 0..u64::from(MAX_SEMAPHORES) {
             let word = pool.mem().word(cells + number * 16 + 8).unwrap();
             word.store((number + 100) | 1 << 32, Relaxed);
         }

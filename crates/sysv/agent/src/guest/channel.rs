@@ -2,7 +2,7 @@
 
 use super::lines::Lines;
 use super::port::{self, Poller};
-use super::protocol::{LONGEST, PORT};
+use super::protocol::{MAX_LINE, PORT};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -10,8 +10,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Instant;
 
-/// Responses that the host does not read are dropped when there are more bytes than this.
-const MOST_UNSENT: usize = 4 * LONGEST;
+/// Bytes of responses that the host may leave unread; further responses are dropped.
+const MAX_UNSENT: usize = 4 * MAX_LINE;
 
 /// An open port.
 pub struct Channel {
@@ -37,7 +37,7 @@ impl Channel {
         Ok(Channel { port, poller, received: Lines::default(), unsent: VecDeque::new() })
     }
 
-    /// Sleeps until something happens on the port, or the deadline.
+    /// Sleeps until an event of the port, or the deadline.
     pub fn wait(&self, deadline: Instant) {
         let _ = self.poller.wait(Some(deadline));
     }
@@ -55,7 +55,7 @@ impl Channel {
 
     /// Sends a line, now or as soon as the host reads.
     pub fn send(&mut self, line: &str) -> io::Result<()> {
-        if self.unsent.len() > MOST_UNSENT {
+        if self.unsent.len() > MAX_UNSENT {
             self.unsent.clear();
         }
         self.unsent.extend(line.as_bytes());

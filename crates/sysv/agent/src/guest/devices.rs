@@ -1,4 +1,4 @@
-//! What the front end asks of the devices by which a machine is given pools.
+//! The devices by which a machine is given pools, as the front end uses them.
 
 use super::protocol::DriverStatus;
 use std::fs::{self, Permissions};
@@ -38,8 +38,8 @@ pub trait Devices {
     fn driver(&self) -> DriverStatus;
 }
 
-/// Users of this group may map every pool of the machine, as the udev rule has it for machines without a
-/// front end.
+/// The group whose users may map every pool of the machine, as by the udev rule for machines without a front
+/// end.
 const GROUP: &str = "vshmem";
 
 /// Gives a device file to a user, and to the group `vshmem` if the machine has it.

@@ -1,9 +1,9 @@
-//! Lines out of the pieces in which a channel brings them.
+//! The lines of a channel, put together from pieces.
 
-use super::protocol::LONGEST;
+use super::protocol::MAX_LINE;
 use std::collections::VecDeque;
 
-/// Splits bytes into lines. A line that is too long is dropped.
+/// The lines of a channel. One that is too long is dropped.
 #[derive(Default)]
 pub struct Lines {
     complete: VecDeque<Vec<u8>>,
@@ -12,7 +12,7 @@ pub struct Lines {
 }
 
 /// Most complete lines that wait to be taken. Further ones are dropped: a host waits for a response first.
-const MOST_LINES: usize = 16;
+const MAX_LINES: usize = 16;
 
 impl Lines {
     /// Adds bytes that were read.
@@ -22,7 +22,7 @@ impl Lines {
                 Some(text) => (text, true),
                 None => (part, false),
             };
-            self.too_long |= self.partial.len() + text.len() > LONGEST;
+            self.too_long |= self.partial.len() + text.len() > MAX_LINE;
             if self.too_long {
                 self.partial.clear();
             } else {
@@ -30,7 +30,7 @@ impl Lines {
             }
             if ends {
                 let line = std::mem::take(&mut self.partial);
-                if !self.too_long && !line.is_empty() && self.complete.len() < MOST_LINES {
+                if !self.too_long && !line.is_empty() && self.complete.len() < MAX_LINES {
                     self.complete.push_back(line);
                 }
                 self.too_long = false;
@@ -75,11 +75,11 @@ mod tests {
         let mut lines = Lines::default();
         for _ in 0..100 {
             lines.push(&[b'x'; 4096]);
-            assert!(lines.partial.len() <= LONGEST);
+            assert!(lines.partial.len() <= MAX_LINE);
         }
         lines.push(b"\nshort\n");
         assert_eq!(all(&mut lines), ["short"]);
         lines.push(&b"a\n".repeat(1000));
-        assert_eq!(all(&mut lines).len(), MOST_LINES);
+        assert_eq!(all(&mut lines).len(), MAX_LINES);
     }
 }

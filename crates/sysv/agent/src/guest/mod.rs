@@ -1,4 +1,4 @@
-//! The front end, in a machine. It joins the machine's pools, and those of devices that are plugged in later.
+//! The front end of a machine. It joins the machine's pools, and those of devices that are plugged in later.
 //! It gives them the names that the host sends, reports when they are ready, and reaps after processes that
 //! died in the machine.
 //!
@@ -24,14 +24,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_base::error::{Error, Result};
 
-/// How often devices are scanned for.
+/// Time between scans for devices.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves devices of all these kinds until it is ended; the first kind may have a driver of Vshmem's. Device
 /// files of pools are given to the user `owner`, or stay as they are.
 ///
 /// # Errors
-/// This can't be done here, as by a user who is not root.
+/// It can't run here: the user is not root, for example.
 pub fn run(devices: &'static [&'static dyn Devices], owner: Option<u32>) -> Result<()> {
     // SAFETY: takes nothing and always succeeds.
     if unsafe { libc::geteuid() } != 0 {

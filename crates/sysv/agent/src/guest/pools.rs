@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use vshmem_transport::given::{Grant, GRANTS};
 use vshmem_transport::PoolRef;
 
-/// How long a granted device may take to appear, and the driver to bind it.
+/// Time that a granted device may take to appear, and the driver to bind it.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// How often devices are scanned for while a granted one is missing.
+/// Time between scans for devices while a granted one is missing.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The pools of a machine.
@@ -44,7 +44,7 @@ enum State {
 }
 
 impl Pools {
-    /// Begins with the table of grants that a previous front end has written.
+    /// The pools by the table of grants that a previous front end has written.
     pub fn new(kinds: &'static [&'static dyn Devices], owner: Option<u32>) -> Pools {
         let table = PathBuf::from(std::ffi::OsStr::from_bytes(GRANTS.to_bytes()));
         Pools { kinds, owner, grants: read_table(&table), table, devices: Vec::new() }
@@ -265,7 +265,7 @@ fn write_table(path: &Path, grants: &[Grant]) -> io::Result<()> {
     let new = path.with_extension("new");
     let _ = fs::remove_file(&new);
     let mut file = fs::File::options().write(true).create_new(true).mode(0o644).open(&new)?;
-    // Whatever the umask is.
+    // The umask does not count.
     file.set_permissions(fs::Permissions::from_mode(0o644))?;
     for grant in grants {
         writeln!(file, "{grant}")?;

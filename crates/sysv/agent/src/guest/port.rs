@@ -12,9 +12,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Where the kernel lists the ports.
+/// The directory in which the kernel lists the ports.
 pub const PORTS: &str = "/sys/class/virtio-ports";
-/// Longest write: the kernel's driver copies each into one buffer, and fails larger ones.
+/// Bytes of the longest write: the kernel's driver copies each into one buffer, and fails larger ones.
 const LONGEST_WRITE: usize = 32 * 1024;
 
 /// The device files of the ports with such a name, by a list of ports as sysfs has it.

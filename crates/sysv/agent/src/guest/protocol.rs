@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The virtio-serial port that carries it.
 pub const PORT: &str = "org.vshmem.agent";
 /// Longest line in bytes, either way.
-pub const LONGEST: usize = 64 << 10;
+pub const MAX_LINE: usize = 64 << 10;
 
 /// A request of the host: either `pools` or `status`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

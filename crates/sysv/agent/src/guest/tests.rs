@@ -1,4 +1,4 @@
-//! The front end in a machine that is given no pools.
+//! Tests of the front end in a machine that is given no pools.
 
 use super::protocol::DriverStatus;
 use super::*;

@@ -15,9 +15,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_base::error::{error, Error, Explain, Result};
 
-/// How long a response may take.
+/// Time that a response may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The same, before a back end counts as hung.
+/// Time that a response may take before the back end counts as hung.
 const HUNG_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Requests the back end's status; `None` if there is no back end.
@@ -77,15 +77,15 @@ pub fn ensure(program: &Program) -> Result<bool> {
     }
 }
 
-/// Removes what a command has left that was killed before it had started a back end. Does nothing while there
-/// is one, or its keeper.
+/// Removes the leftovers of a command that was killed before it had started a back end. Does nothing while
+/// there is a back end or its keeper.
 pub fn remove_left(directory: &Directory) {
     if let Ok(Some(_lock)) = directory.try_lock() {
         directory.remove();
     }
 }
 
-/// Waits until something is so; false if it takes too long.
+/// Waits until a condition holds; false if that takes too long.
 fn wait_until(mut is_so: impl FnMut() -> Result<bool>) -> Result<bool> {
     let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
@@ -97,8 +97,8 @@ fn wait_until(mut is_so: impl FnMut() -> Result<bool>) -> Result<bool> {
     Ok(false)
 }
 
-/// Restarts the back end without some pools. It does not open any of them, so this works whatever they
-/// contain. A back end that does not respond is killed, and the next one starts without them.
+/// Restarts the back end without some pools. It does not open any of them, so this works although their
+/// contents may be damaged. A back end that does not respond is killed, and the next one starts without them.
 ///
 /// # Errors
 /// There is no back end, or it does not respond even then.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Longest request in bytes.
-pub const LONGEST: usize = 64 << 10;
+pub const MAX_REQUEST: usize = 64 << 10;
 
 /// A request.
 #[derive(Debug, Clone, Serialize, Deserialize)]

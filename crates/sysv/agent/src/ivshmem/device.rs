@@ -1,4 +1,4 @@
-//! In a machine: the device files of pools, and the state of their driver, as the kernel has them in sysfs.
+//! The device files of pools in a machine, and the state of their driver, as the kernel has them in sysfs.
 
 use crate::guest;
 use crate::guest::protocol::DriverStatus;

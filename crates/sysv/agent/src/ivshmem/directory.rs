@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use vshmem_base::error::{error, Explain, Result};
 
-/// A directory that only its owner can enter.
+/// The directory of a back end, which only its owner can enter.
 #[derive(Debug, Clone)]
 pub struct Directory(PathBuf);
 
@@ -81,7 +81,7 @@ impl Directory {
         self.0.join("log")
     }
 
-    /// Removes it, and its parent directory if that is empty then.
+    /// Removes the directory, and its parent if that is empty then.
     pub(crate) fn remove(&self) {
         let _ = fs::remove_dir_all(&self.0);
         if let Some(above) = self.0.parent() {

@@ -17,10 +17,10 @@ use vshmem_wait::Scope;
 
 /// Longest sleep, for the requests of processes that died before they woke it.
 const MAX_SLEEP: Duration = Duration::from_millis(500);
-/// A wake-up without a request is followed by a pause, which grows up to this.
+/// Longest pause after a wake-up without a request; pauses grow up to this.
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 
-/// The thread, and what it shares with the back end's loop.
+/// The thread of the doorbell sender, and the state that it shares with the back end's loop.
 pub struct DoorbellSender {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -39,7 +39,7 @@ struct Shared {
 }
 
 impl DoorbellSender {
-    /// For a pool that must stay mapped until this is dropped.
+    /// A doorbell sender for a pool, which must stay mapped until this is dropped.
     pub fn new(pool: Pool) -> DoorbellSender {
         let shared = Arc::new(Shared { pool, eventfds: Mutex::default(), ends: AtomicBool::new(false) });
         DoorbellSender { shared, thread: None }

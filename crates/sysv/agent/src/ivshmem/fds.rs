@@ -1,4 +1,4 @@
-//! Bytes and descriptors over a Unix socket.
+//! Descriptors over a Unix socket, along with bytes.
 
 use rustix::net::{
     recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -8,9 +8,8 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Most descriptors that are sent or received at a time: those of a pool with the most vectors, and what else
-/// it has.
-pub const MOST: usize = 40;
+/// Descriptors that are sent or received at a time: those of a pool with the most vectors, and its others.
+pub const MAX_DESCRIPTORS: usize = 40;
 
 /// Sends bytes and descriptors; returns how many bytes went.
 pub fn send(
@@ -19,7 +18,7 @@ pub fn send(
     fds: &[BorrowedFd<'_>],
     flags: SendFlags,
 ) -> io::Result<usize> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !rights.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -34,7 +33,7 @@ pub fn receive(
     bytes: &mut [u8],
     flags: RecvFlags,
 ) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let flags = flags | RecvFlags::CMSG_CLOEXEC;
     let got = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut rights, flags)?;

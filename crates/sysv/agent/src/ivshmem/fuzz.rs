@@ -1,5 +1,5 @@
-//! The readers of what machines, keepers and clients send, as functions from bytes, which panic where a
-//! reader has a fault.
+//! The readers of messages from machines, keepers and clients, for the fuzzer: functions from bytes, which
+//! panic where a reader has a fault.
 
 use super::control::{Request, Response, Status};
 use super::fd_store::Connection;
@@ -9,7 +9,7 @@ use rustix::net::{send, socketpair, AddressFamily, SendFlags, SocketFlags, Socke
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
-/// All of them, by name.
+/// The readers, by name.
 pub const READERS: &[(&str, Reader)] = &[("control", control), ("ivshmem", ivshmem), ("fd store", fd_store)];
 
 /// Either side of the control socket.

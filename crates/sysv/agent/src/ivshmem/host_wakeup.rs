@@ -1,4 +1,4 @@
-//! Waking threads of the host when its doorbell was rung: a machine has served waiters of the host's
+//! The wake-up of the host's threads when its doorbell was rung: a machine has served waiters of the host's
 //! processes, and can't wake them itself.
 
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed};
@@ -22,8 +22,8 @@ pub struct HostWakeup {
 }
 
 impl HostWakeup {
-    /// The doorbell was rung: scans all records, and wakes a thread that sleeps on the pool's lock. A thread
-    /// that sleeps on another lock looks again by itself, within 50 ms.
+    /// Begins a scan of all records since the doorbell was rung, and wakes a thread that sleeps on the pool's
+    /// lock. A thread that sleeps on another lock looks again by itself, within 50 ms.
     pub fn start(&mut self, pool: &Pool) {
         vshmem_wait::wake(&pool.root().lock, 1, Scope::Kernel);
         let high = pool.root().waiter_high.load(Acquire);
@@ -36,8 +36,8 @@ impl HostWakeup {
         self.left > 0
     }
 
-    /// Wakes threads of this kernel (`member`) that were served, as far as it gets in a short time. Takes no
-    /// lock.
+    /// Goes on with the scan for a short time, and wakes threads of this kernel (`member`) that were served.
+    /// Takes no lock.
     pub fn step(&mut self, pool: &Pool, member: u16) {
         let begun = Instant::now();
         while self.left > 0 {

@@ -9,8 +9,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A back end that dies sooner than this is restarted only after a pause.
+/// Time that a back end must live to be restarted without a pause.
 const HEALTHY: Duration = Duration::from_secs(5);
+/// The first pause; each is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 

@@ -11,7 +11,7 @@
 //! | `doorbell_sender` | a thread that rings doorbells for processes of the host |
 //! | `server` | the loop over all sockets and eventfds |
 //! | `keeper`, `fd_store`, `stored` | the process that restarts the back end and stores its descriptors, their protocol, and what is stored |
-//! | `program`, `part` | starting the one from the other; what was started so |
+//! | `program`, `part` | starting the one from the other, and running it |
 //! | `control`, [`client`] | the control socket's protocol, and its client |
 //! | `directory` | the back end's directory |
 //! | `device` | in a machine: the devices' files and their driver |
@@ -47,8 +47,8 @@ mod stored;
 pub use control::{MemberStatus, PeerStatus, PoolStatus, Request, Status};
 pub use device::{driver_failed, give_device, Devices};
 pub use directory::Directory;
-pub use fd_store::MOST_VECTORS;
+pub use fd_store::MAX_VECTORS;
 pub use message::receive as receive_message;
 pub use part::run_part;
-pub use peer_table::MOST_PEERS;
+pub use peer_table::MAX_PEERS;
 pub use program::{Part, Program};

@@ -1,4 +1,4 @@
-//! Running what was started as a part of the agent.
+//! The parts of the agent, as they run once they were started.
 
 use crate::ivshmem::fd_store::Connection;
 use crate::ivshmem::program::{Part, Program};

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCs
 use vshmem_pool::layout::MAX_MEMBERS;
 
 /// Peers that a pool can have at once, the host included.
-pub const MOST_PEERS: usize = 256;
+pub const MAX_PEERS: usize = 256;
 const VERSION: u32 = 1;
 /// In [`Page::in_flight`]: the message belongs to the greeting.
 const GREETING: u64 = 1 << 40;
 
-/// One peer.
+/// The entry of a peer.
 #[repr(C)]
 pub struct Entry {
     /// Rises with each connection to the pool; 0: the slot is free. The peer's id is this less 1.
@@ -62,14 +62,14 @@ struct Page {
     generation: AtomicU64,
     /// The message that is being sent: `recipient << 16 | subject`, + 1, perhaps with [`GREETING`]; 0: none.
     in_flight: AtomicU64,
-    /// What is stored when that message was sent.
+    /// The value that is stored when that message was sent.
     in_flight_value: AtomicU64,
-    entries: [Entry; MOST_PEERS],
+    entries: [Entry; MAX_PEERS],
     /// By recipient and subject: `generation << 8 | vectors`.
-    announced: [[AtomicU64; MOST_PEERS]; MOST_PEERS],
+    announced: [[AtomicU64; MAX_PEERS]; MAX_PEERS],
 }
 
-/// The mapped table.
+/// A pool's peer table, mapped.
 pub struct PeerTable {
     /// The memfd.
     pub file: OwnedFd,
@@ -81,7 +81,7 @@ pub fn peer_id(generation: u64) -> u16 {
     generation.wrapping_sub(1) as u16
 }
 
-/// What a recipient was told of a subject.
+/// The announcements of a subject that a recipient was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Announced {
     /// The subject's generation then.
@@ -91,7 +91,7 @@ pub struct Announced {
 }
 
 impl PeerTable {
-    /// Creates an empty one.
+    /// Creates an empty table.
     pub fn new(vectors: usize) -> io::Result<PeerTable> {
         let file = memfd_create("vshmem-peers", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, size_of::<Page>() as u64)?;
@@ -101,7 +101,7 @@ impl PeerTable {
         Ok(table)
     }
 
-    /// Opens the one of a previous back end.
+    /// Opens the table of a previous back end.
     pub fn open(file: OwnedFd) -> io::Result<PeerTable> {
         if fstat(&file)?.st_size as usize != size_of::<Page>() {
             return Err(io::ErrorKind::InvalidData.into());
@@ -134,7 +134,7 @@ impl PeerTable {
 
     /// The entry in a slot.
     pub fn entry(&self, slot: u16) -> &Entry {
-        &self.page().entries[usize::from(slot) % MOST_PEERS]
+        &self.page().entries[usize::from(slot) % MAX_PEERS]
     }
 
     /// Whether there is an id left for another peer.
@@ -145,7 +145,7 @@ impl PeerTable {
     /// Enters a new peer, which was told nothing yet, in a slot. Its id is the next one that is not `taken`.
     pub fn add(&self, slot: u16, pid: u32, since: u64, taken: impl Fn(u16) -> bool) {
         let entry = self.entry(slot);
-        for announced in &self.page().announced[usize::from(slot) % MOST_PEERS] {
+        for announced in &self.page().announced[usize::from(slot) % MAX_PEERS] {
             announced.store(0, Relaxed);
         }
         entry.greeted.store(0, Relaxed);
@@ -168,11 +168,11 @@ impl PeerTable {
     }
 
     fn cell(&self, recipient: u16, subject: u16) -> &AtomicU64 {
-        let row = &self.page().announced[usize::from(recipient) % MOST_PEERS];
-        &row[usize::from(subject) % MOST_PEERS]
+        let row = &self.page().announced[usize::from(recipient) % MAX_PEERS];
+        &row[usize::from(subject) % MAX_PEERS]
     }
 
-    /// What `recipient` was told of `subject`.
+    /// The announcements of `subject` that `recipient` was sent.
     pub fn announced(&self, recipient: u16, subject: u16) -> Announced {
         let word = self.cell(recipient, subject).load(Relaxed);
         Announced { generation: word >> 8, vectors: (word & 0xff) as usize }

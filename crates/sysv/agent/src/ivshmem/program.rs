@@ -1,4 +1,4 @@
-//! Starting the two processes of the agent, back end and keeper: the same program with different arguments.
+//! The program of back end and keeper: one program, started with different arguments.
 
 use crate::ivshmem::directory::Directory;
 use crate::ivshmem::fd_store::Connection;
@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// How the agent's processes are started.
+/// The program of the agent's processes, and its arguments.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// The program's file. After an upgrade it is the new version.

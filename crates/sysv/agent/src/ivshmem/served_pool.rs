@@ -1,4 +1,4 @@
-//! A pool that is served, and its peers.
+//! A served pool, and its peers.
 //!
 //! A peer has a slot of the peer table, which is used again after it, and an id, which is not.
 
@@ -11,7 +11,7 @@ mod status;
 use self::collected::Collected;
 use crate::ivshmem::doorbell_sender::{self, DoorbellSender};
 use crate::ivshmem::host_wakeup::HostWakeup;
-use crate::ivshmem::peer_table::{peer_id, PeerTable, MOST_PEERS};
+use crate::ivshmem::peer_table::{peer_id, PeerTable, MAX_PEERS};
 use crate::joined_pool::{monotonic, now, JoinedPool};
 use crate::owned_handle::{OwnedHandle, SharedPool};
 use crate::reclaimer::Reclaimer;
@@ -31,8 +31,8 @@ use vshmem_transport::PoolRef;
 /// The slot of the host, which is the first to be added, and its peer id.
 pub const HOST: u16 = 0;
 
-/// Bytes of memory, where the pool lies, that only small requests get: who was refused a large segment can
-/// then still make smaller ones, for which tables must grow.
+/// Bytes of memory, where the pool lies, that only small requests get: a member that was refused a large
+/// segment can then still make smaller ones, for which tables must grow.
 const LAST_MEMORY: u64 = 1 << 20;
 /// Bytes of a small request.
 const SMALL: u64 = 64 << 10;
@@ -49,7 +49,7 @@ pub struct Peer {
     pub behind: bool,
 }
 
-/// What the keeper stores of a pool, and its name.
+/// The descriptors of a pool that the keeper stores, and the pool's name.
 pub struct StoredPool {
     /// The pool's name.
     pub name: String,
@@ -65,7 +65,7 @@ pub struct StoredPool {
 
 /// A pool that is served.
 pub struct ServedPool {
-    /// What the keeper stores.
+    /// The descriptors that the keeper stores.
     pub stored: StoredPool,
     /// The path of the socket to which machines connect.
     pub socket: PathBuf,
@@ -162,11 +162,11 @@ impl ServedPool {
         true
     }
 
-    /// After the last [`ServedPool::restore_peer`]: completes what the previous back end was doing when it
-    /// died.
+    /// Completes the message that the previous back end was sending when it died. To be called after the last
+    /// [`ServedPool::restore_peer`].
     pub fn finish_restore(&mut self) {
         let table = &self.stored.peer_table;
-        for slot in 1..MOST_PEERS as u16 {
+        for slot in 1..MAX_PEERS as u16 {
             if !self.peers.contains_key(&slot) {
                 table.remove(slot);
             }
@@ -176,7 +176,7 @@ impl ServedPool {
 
     /// A slot for the next peer, if there is one, and an id.
     pub fn free_slot(&self) -> Option<u16> {
-        let mut slots = 1..MOST_PEERS as u16;
+        let mut slots = 1..MAX_PEERS as u16;
         slots.find(|slot| !self.peers.contains_key(slot) && self.stored.peer_table.has_ids())
     }
 
@@ -221,7 +221,7 @@ impl ServedPool {
         Some(peer)
     }
 
-    /// The host's doorbell was rung.
+    /// Handles a ring of the host's doorbell.
     pub fn doorbell_rung(&mut self) {
         self.doorbells += 1;
         self.wakeup.start(&self.pool);
@@ -252,7 +252,7 @@ impl ServedPool {
         self.pool.heartbeat(monotonic());
     }
 
-    /// Once a second: makes a heartbeat, and finds out which member is which peer.
+    /// Makes a heartbeat, and binds peers to members. To be called once a second.
     pub fn tick(&mut self) {
         self.make_heartbeat();
         self.bind_members();
@@ -265,7 +265,7 @@ impl ServedPool {
         self.wakeup.is_pending()
     }
 
-    /// Does a little of it.
+    /// Does a little of that work.
     pub fn step(&mut self) {
         self.wakeup.step(&self.pool, self.member);
     }

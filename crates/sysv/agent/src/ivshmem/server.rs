@@ -1,4 +1,5 @@
-//! The back end's loop over all sockets, eventfds and the timer. Nothing in it waits for a peer.
+//! The server of the back end: its loop over all sockets, eventfds and the timer, which never waits for a
+//! peer.
 
 mod events;
 mod peers;
@@ -31,17 +32,17 @@ use vshmem_base::signal_descriptor::{Signals, TERMINATION};
 /// Connections that are accepted before other events are handled.
 const ACCEPTS_PER_EVENT: usize = 16;
 
-/// How long the workers of pools may take to end.
+/// Time that the workers of pools may take to end.
 const WORKERS_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// How long a back end that ends with its last pool waits for the first one: whoever started it may be killed
-/// before it says which.
+/// Time for which a back end that ends with its last pool waits for the first one: the command that started
+/// it may be killed before it requests that.
 const FIRST_POOL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often the back end looks after its pools.
-const TICK: Duration = Duration::from_secs(1);
+/// Time between two ticks, in which the back end looks after its pools.
+const TICK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How the loop goes on.
+/// The next action of the loop.
 #[derive(PartialEq, Eq)]
 enum Next {
     GoOn,
@@ -67,7 +68,7 @@ struct Server<'a> {
     ever_served: bool,
     next: Next,
     next_tick: Instant,
-    /// Where metrics are served, if they are.
+    /// The endpoint for metrics, if they are served.
     endpoint: Option<Endpoint>,
     /// When metrics were collected last, and their text.
     last_metrics: Option<(Instant, String)>,
@@ -127,7 +128,7 @@ impl<'a> Server<'a> {
             begun: Instant::now(),
             ever_served: false,
             next: Next::GoOn,
-            next_tick: Instant::now() + TICK,
+            next_tick: Instant::now() + TICK_INTERVAL,
             endpoint: stored.endpoint().map(|(address, listener)| Endpoint::adopt(address, listener)),
             last_metrics: None,
         };
@@ -177,7 +178,7 @@ impl<'a> Server<'a> {
         eprintln!("vshmem agent: {}", vshmem_base::printable(text));
     }
 
-    /// Everything that an event may come from at present.
+    /// The events of all present sources.
     fn events(&self) -> Events<'_> {
         let mut events = Events::default();
         events.watch(Source::Signal, &self.signals, PollFlags::IN);
@@ -234,14 +235,14 @@ impl<'a> Server<'a> {
         if self.next_tick <= Instant::now() {
             self.tick();
         }
-        if self.program.transient && self.pools.is_empty() && !self.may_get_its_first() {
+        if self.program.transient && self.pools.is_empty() && !self.awaits_first_pool() {
             self.next = Next::Stop;
         }
         Ok(())
     }
 
     /// Whether it has served no pool yet, and may be about to.
-    fn may_get_its_first(&self) -> bool {
+    fn awaits_first_pool(&self) -> bool {
         !self.ever_served && (!self.clients.is_empty() || self.begun.elapsed() < FIRST_POOL_TIMEOUT)
     }
 
@@ -253,9 +254,9 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Looks after the pools, and what has taken too long.
+    /// Looks after the pools, and closes connections that have taken too long.
     fn tick(&mut self) {
-        self.next_tick = Instant::now() + TICK;
+        self.next_tick = Instant::now() + TICK_INTERVAL;
         let pools: Vec<u32> = self.pools.keys().copied().collect();
         for pool in pools {
             let Some(served) = self.pools.get_mut(&pool) else {
@@ -276,7 +277,7 @@ impl<'a> Server<'a> {
         self.names.retain(|pid, _| Path::new(&format!("/proc/{pid}")).exists());
     }
 
-    /// A machine has rung the host's doorbell.
+    /// Handles a ring of the host's doorbell.
     fn doorbell_rung(&mut self, pool: u32, vector: usize) {
         let Some(served) = self.pools.get_mut(&pool) else {
             return;
@@ -338,7 +339,7 @@ impl<'a> Server<'a> {
         let _ = fs::remove_file(&served.socket);
     }
 
-    /// Ends as requested.
+    /// Prepares the end that was requested.
     fn end(&mut self) {
         self.stop_workers();
         let pools: Vec<u32> = self.pools.keys().copied().collect();

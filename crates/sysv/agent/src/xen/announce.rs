@@ -1,4 +1,4 @@
-//! The XenStore keys that announce pools, and parsing what other domains write there.
+//! The announcements of pools in XenStore: their keys, and parsing the values of other domains.
 //!
 //! ```text
 //! /local/domain/OWNER/data/vshmem/GUEST           only GUEST may read it, and what is below
@@ -6,7 +6,7 @@
 //! /local/domain/GUEST/data/vshmem/OWNER/POOL      "VshmemReady": GUEST has attached it; only OWNER may read it
 //! ```
 
-use super::device::{GrantInfo, MOST_LISTS};
+use super::device::{GrantInfo, MAX_LISTS};
 use super::xenstore::{Access, XenStore};
 use vshmem_base::error::Result;
 
@@ -116,7 +116,7 @@ pub(crate) fn read(text: &str) -> Option<GrantInfo> {
     let size = numbers.next()?.parse().ok()?;
     let port = numbers.next()?.parse().ok()?;
     let refs: Vec<u32> = numbers.map(|number| number.parse().ok()).collect::<Option<_>>()?;
-    (1..=MOST_LISTS).contains(&refs.len()).then_some(GrantInfo { size, port, refs })
+    (1..=MAX_LISTS).contains(&refs.len()).then_some(GrantInfo { size, port, refs })
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn invalid_announcements_are_refused() {
-        let many = format!("1 2{}", " 3".repeat(MOST_LISTS + 1));
+        let many = format!("1 2{}", " 3".repeat(MAX_LISTS + 1));
         for bad in ["", "1", "1 2", "1 2 x", "1 2 -3", "1 2 4294967296", "1 2 3 ", &many] {
             assert_eq!(read(bad), None, "{bad:?}");
         }

@@ -1,4 +1,4 @@
-//! Exponential back-off: how long to wait before something is tried, or believed, again.
+//! Exponential back-off before a failed action is repeated, or another domain's claim is believed again.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// One of this length, from now on.
+    /// A back-off of this length, from now on.
     pub fn of(length: Duration) -> Backoff {
         Backoff { end: Instant::now() + length, length }
     }
 
-    /// The next one, from now on. It is `shortest` if there was none, or if that ended more than `longest`
-    /// ago.
+    /// The next back-off, from now on. It is `shortest` if there was none, or if that ended more than
+    /// `longest` ago.
     pub fn after(before: Option<Backoff>, shortest: Duration, longest: Duration) -> Backoff {
         let is_recent = |it: &Backoff| it.end.elapsed() <= longest;
         let length = before.filter(is_recent).map_or(shortest, |it| it.length * 2);

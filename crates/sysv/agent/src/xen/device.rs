@@ -9,7 +9,7 @@ use vshmem_base::error::{error, Explain, Result};
 use vshmem_transport::NAME_MAX;
 
 /// Most pages of references that a pool can have.
-pub const MOST_LISTS: usize = 64;
+pub const MAX_LISTS: usize = 64;
 
 /// A name with zeros behind it, up to the next multiple of 4.
 type Name = [u8; NAME_MAX + 4];
@@ -29,7 +29,7 @@ struct Grant {
     domain: u32,
     port: u32,
     count: u32,
-    refs: [u32; MOST_LISTS],
+    refs: [u32; MAX_LISTS],
 }
 
 /// `struct vshmem_xen_attach`.
@@ -41,7 +41,7 @@ struct Attach {
     port: u32,
     size: u64,
     count: u32,
-    refs: [u32; MOST_LISTS],
+    refs: [u32; MAX_LISTS],
 }
 
 /// `struct vshmem_xen_name`.
@@ -64,10 +64,10 @@ const REMOVE: u32 = request::<Named>(1, 4);
 const GRANTED: u32 = request::<Named>(3, 5);
 const CLAIM: u32 = request::<Named>(1, 6);
 
-/// What GRANTED returns if there is no further domain.
-const NOBODY: u32 = 0x7ff0;
+/// The domain that GRANTED returns if there is no further one.
+const NO_DOMAIN: u32 = 0x7ff0;
 
-/// What another domain needs to map a pool that is granted to it.
+/// The information by which another domain maps a pool that is granted to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantInfo {
     /// Bytes of the pool.
@@ -97,7 +97,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens it, for the domain with this id.
+    /// Opens the control file, for the domain with this id.
     pub fn open(own_id: u16) -> Result<Device> {
         let path = "/dev/vshmem-xen-control";
         let mut options = File::options();
@@ -120,7 +120,7 @@ impl Device {
     /// Grants a pool to another domain.
     pub fn grant(&self, pool: &str, size: u64, domain: u16) -> Result<GrantInfo> {
         let mut request =
-            Grant { name: name(pool)?, domain: domain.into(), port: 0, count: 0, refs: [0; MOST_LISTS] };
+            Grant { name: name(pool)?, domain: domain.into(), port: 0, count: 0, refs: [0; MAX_LISTS] };
         match self.call(GRANT, &mut request) {
             Err(e) if e.raw_os_error() == Some(libc::ENOSPC) => Err(error!(
                 "the pool {pool} can't be granted to domain {domain}, as this domain's grant table is full: make the pool \
@@ -165,7 +165,7 @@ impl Device {
             self.call(GRANTED, &mut request)
                 .explain(|| format!("the domains that have the pool {pool} can't be listed"))?;
             match u16::try_from(request.domain) {
-                Ok(id) if request.domain < NOBODY => all.push(id),
+                Ok(id) if request.domain < NO_DOMAIN => all.push(id),
                 _ => return Ok(all),
             }
             request.domain += 1;
@@ -196,7 +196,7 @@ impl Device {
             port: info.port,
             size: info.size,
             count: info.refs.len() as u32,
-            refs: [0; MOST_LISTS],
+            refs: [0; MAX_LISTS],
         };
         for (entry, reference) in request.refs.iter_mut().zip(&info.refs) {
             *entry = *reference;

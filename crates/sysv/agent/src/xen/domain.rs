@@ -1,4 +1,4 @@
-//! Questions of dom0 about other domains.
+//! The domains of this host, as dom0 knows them.
 
 use super::announce::Pair;
 use super::xenstore::XenStore;

@@ -1,9 +1,10 @@
-//! The readers of what other domains write, as functions from bytes, which panic where a reader has a fault.
+//! The readers of texts by other domains, for the fuzzer: functions from bytes, which panic where a reader
+//! has a fault.
 
 use super::announce;
 use crate::fuzz::Reader;
 
-/// All of them, by name.
+/// The readers, by name.
 pub const READERS: &[(&str, Reader)] = &[("announcement", announcement)];
 
 /// A pool's announcement by another domain.

@@ -1,5 +1,4 @@
-//! A domain that is given pools: it attaches those that are announced to it, and detaches those that no
-//! longer are.
+//! A guest: a domain that attaches the pools that are announced to it, and detaches those that no longer are.
 
 use super::announce::Pair;
 use super::backoff::Backoff;
@@ -16,7 +15,7 @@ use vshmem_base::error::{error, Error, Result};
 use vshmem_transport::xen::Xen;
 use vshmem_transport::{PoolRef, Transport};
 
-/// How long [`join`] serves pools.
+/// The time until which [`join`] serves pools.
 #[derive(Debug, Clone, Copy)]
 pub enum Until {
     /// Until the process is asked to end. Then the pools are detached.
@@ -34,8 +33,8 @@ struct Guest {
     attached: BTreeMap<String, Attached>,
     /// Pools whose failure was reported, which is done once.
     reported: BTreeSet<String>,
-    /// Pools that the driver refused. They are tried again ever less often: an owner may announce what costs
-    /// much to refuse.
+    /// Pools that the driver refused. They are tried again ever less often: an owner may announce pools that
+    /// cost much to refuse.
     refused: BTreeMap<String, Backoff>,
 }
 

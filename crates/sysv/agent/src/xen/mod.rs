@@ -9,8 +9,8 @@
 //! | `withdrawal` | withdrawing a pool from all domains |
 //! | `announce` | the XenStore keys of announcements |
 //! | `presence` | which recipients of a pool exist |
-//! | `domain` | questions of dom0 about other domains |
-//! | `backoff` | how long to wait before something is tried again |
+//! | `domain` | the domains of this host, as dom0 knows them |
+//! | `backoff` | exponential back-off |
 //! | `device` | the driver's control file |
 //! | `xenstore` | a client of XenStore |
 //!
@@ -43,14 +43,14 @@ use vshmem_base::error::{error, Error, Result};
 use vshmem_base::signal_descriptor::{Signals, TERMINATION};
 use xenstore::XenStore;
 
-/// Takes the reports of what happens, a sentence each.
+/// A receiver of reports, a sentence each.
 pub type Report<'a> = &'a mut dyn FnMut(&str);
 
-/// How often everything is looked at, whether or not XenStore reports a change: only dom0 is notified of
+/// Time between looks at all pools and domains, even if XenStore reports no change: only dom0 is notified of
 /// domains that come and go.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Shortest time between two looks: another domain can change what is watched at any rate, and each look is a
+/// Shortest time between two looks: another domain can change watched keys at any rate, and each look is a
 /// load on XenStore.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 

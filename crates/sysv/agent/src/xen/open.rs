@@ -1,5 +1,5 @@
-//! Creating a pool of this domain, or taking over the one that a previous process has left. The driver sees
-//! to it that no two processes serve the same pool.
+//! A pool of this domain as it is opened: created, or taken over from a previous process. By the driver, no
+//! two processes serve the same pool.
 
 use super::device::{Claim, Device};
 use super::options::{CheckLimits, OwnOptions};
@@ -9,8 +9,8 @@ use vshmem_base::error::{error, Result};
 use vshmem_ipc::census::Census;
 use vshmem_pool::{Params, Pool};
 
-/// How often a pool is tried again that vanishes while it is taken over.
-const TRIES: u32 = 10;
+/// Tries for a pool that vanishes while it is taken over.
+const TAKE_OVER_TRIES: u32 = 10;
 
 /// Creates a pool, or takes over the one that is there, and joins it. It is served as long as the device is
 /// open.
@@ -21,7 +21,7 @@ pub fn create_or_take_over(
     own_id: u16,
 ) -> Result<MaintainedPool> {
     let pool = &options.pool;
-    for _ in 0..TRIES {
+    for _ in 0..TAKE_OVER_TRIES {
         let is_new = device.create(pool, options.size)?;
         match device.claim(pool)? {
             Claim::Acquired => {}
@@ -74,7 +74,7 @@ pub fn join_attached(name: &str) -> Result<MaintainedPool> {
     MaintainedPool::join(handle, name, ()).explain_pool(name)
 }
 
-/// Errors of other crates, with the pool's name.
+/// An extension that adds the pool's name to errors of other crates.
 trait ExplainPool<T> {
     fn explain_pool(self, pool: &str) -> Result<T>;
 }

@@ -1,18 +1,18 @@
-//! What a pool of this domain is to be.
+//! Options of a pool of this domain.
 
 use vshmem_base::error::{error, Result};
 use vshmem_pool::Limits;
 
-/// Messages of 64 KiB fit, with a little to spare.
+/// Bytes of the longest message: 64 KiB, with a little to spare.
 const LONGEST_MESSAGE: u32 = 65536 + 4096;
 
-/// The same limits as in the pools of other machines: Linux's, except that a queue holds a few messages of 64
-/// KiB.
+/// The default limits, as in the pools of other machines: Linux's, except that a queue holds a few messages
+/// of 64 KiB.
 pub fn default_limits() -> Limits {
     Limits { msgmax: LONGEST_MESSAGE, msgmnb: 4 * LONGEST_MESSAGE, ..Limits::default() }
 }
 
-/// A pool, and its recipients.
+/// Options of a pool that this domain owns, and its recipients.
 #[derive(Debug, Clone)]
 pub struct OwnOptions {
     /// The pool's name.

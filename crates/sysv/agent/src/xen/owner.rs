@@ -1,5 +1,5 @@
-//! The domain that owns a pool. It grants the pool to its recipients when they appear, announces it to them,
-//! and takes it back when they are gone.
+//! The owner of a pool, a domain. It grants the pool to its recipients when they appear, announces it to
+//! them, and takes it back when they are gone.
 
 use super::announce::Pair;
 use super::backoff::Backoff;
@@ -16,11 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use vshmem_base::error::{error, Error, Result};
 
-/// Back-off for a domain to which the pool could not be given.
+/// The first back-off for a domain to which the pool could not be given.
 const FIRST_RETRY: Duration = Duration::from_secs(5);
+/// The longest back-off for such a domain.
 const LAST_RETRY: Duration = Duration::from_secs(60);
-/// The same when the pool was taken back from another domain. A dead domain's grants are free a second or two
-/// later.
+/// The back-off for such a domain when the pool was taken back from another one. A dead domain's grants are
+/// free a second or two later.
 const RETRY_AFTER_REVOKE: Duration = Duration::from_secs(2);
 
 struct Owner {

@@ -1,5 +1,5 @@
-//! Which recipients of a pool exist. Only dom0 can list domains and their names. In another domain, all
-//! recipients that are given by id may exist.
+//! The presence of a pool's recipients: which of them exist. Only dom0 can list domains and their names. In
+//! another domain, all recipients that are given by id may exist.
 
 use super::domain::{dead_domains, DOM0};
 use super::xenstore::XenStore;
@@ -22,7 +22,7 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// For a pool of domain `own_id` with these recipients.
+    /// The recipients of a pool of domain `own_id`.
     pub fn new(own_id: u16, to: Vec<String>) -> Presence {
         Presence {
             own_id,

@@ -1,4 +1,4 @@
-//! Withdrawing a pool of this domain from all other domains.
+//! The withdrawal of a pool of this domain from all other domains.
 
 use super::announce::Pair;
 use super::device::{Claim, Device};
@@ -8,9 +8,9 @@ use super::xenstore::XenStore;
 use std::time::{Duration, Instant};
 use vshmem_base::error::Result;
 
-/// How long guests may take to detach a pool that is withdrawn.
+/// Time that guests may take to detach a pool that is withdrawn.
 pub const DETACH_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often it is looked whether they have.
+/// Time between looks whether they have.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The outcome of [`withdraw`].

@@ -1,8 +1,8 @@
 //! A XenStore client, over `/dev/xen/xenbus`: requests and responses have a header of four numbers, and then
 //! their text.
 //!
-//! The kernel passes messages on to xenstored and back. Watch events come between responses. Only that
-//! something has changed is kept, since the callers then look at everything that they watch.
+//! The kernel passes messages on to xenstored and back. Watch events come between responses. Only the
+//! fact of a change is noted, since the callers then look at all that they watch.
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::fs::File;
@@ -23,10 +23,10 @@ mod kind {
     pub const ERROR: u32 = 16;
 }
 
-/// The longest text of a message.
-const LONGEST: usize = 4096;
-/// Most events that are read at a time: other domains may cause them without end.
-const MOST_EVENTS: usize = 1024;
+/// Bytes of the longest text of a message.
+const MAX_TEXT: usize = 4096;
+/// Events that are read at a time: other domains may cause them without end.
+const MAX_EVENTS: usize = 1024;
 /// Type, request number, transaction, length.
 const HEADER: usize = 16;
 
@@ -133,7 +133,7 @@ impl XenStore {
         std::mem::take(&mut self.released)
     }
 
-    /// Whether something that is watched has changed since the last call.
+    /// Whether a watched key has changed since the last call.
     pub fn has_changed(&mut self) -> Result<bool> {
         self.drain()?;
         Ok(std::mem::take(&mut self.changed))
@@ -142,7 +142,7 @@ impl XenStore {
     /// Reads the events that have come.
     fn drain(&mut self) -> Result<()> {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        for _ in 0..MOST_EVENTS {
+        for _ in 0..MAX_EVENTS {
             let mut fds = [PollFd::new(&self.file, PollFlags::IN)];
             match poll(&mut fds, Some(&now)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
@@ -186,7 +186,7 @@ impl XenStore {
         let number =
             |at: usize| u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let (kind, len) = (number(0), number(12) as usize);
-        if len > LONGEST {
+        if len > MAX_TEXT {
             return Err(Error::new("XenStore sends a message that is too long: it speaks another protocol"));
         }
         let mut text = vec![0; len];
@@ -203,7 +203,7 @@ impl XenStore {
 
 /// A request as it is sent.
 fn message(kind: u32, text: &[u8]) -> Result<Vec<u8>> {
-    if text.len() > LONGEST {
+    if text.len() > MAX_TEXT {
         return Err(Error::new("XenStore takes no text as long as this pool's announcement"));
     }
     let mut message = Vec::with_capacity(HEADER + text.len());
@@ -214,14 +214,16 @@ fn message(kind: u32, text: &[u8]) -> Result<Vec<u8>> {
     Ok(message)
 }
 
-/// What an error of this name means for a path.
+/// The result that an error of this name means for a path.
 fn interpret_error(path: &str, name: &[u8]) -> Result<Option<Vec<u8>>> {
     match name.strip_suffix(&[0]).unwrap_or(name) {
         b"ENOENT" | b"EACCES" => Ok(None),
         // There is such a watch already.
         b"EEXIST" => Ok(Some(Vec::new())),
         b"ENOSPC" => Err(error!("XenStore has no room for {path}: raise this domain's quota in xenstored")),
-        b"E2BIG" => Err(error!("XenStore can't list {path}, as there is more than {LONGEST} bytes of names")),
+        b"E2BIG" => {
+            Err(error!("XenStore can't list {path}, as there is more than {MAX_TEXT} bytes of names"))
+        }
         other => Err(error!("XenStore refused {path} with {}", String::from_utf8_lossy(other))),
     }
 }
@@ -237,7 +239,7 @@ mod tests {
         assert_eq!(sent[..4], 2u32.to_ne_bytes());
         assert_eq!(sent[12..16], 6u32.to_ne_bytes());
         assert_eq!(&sent[16..], b"domid\0");
-        assert!(message(kind::WRITE, &[0; LONGEST + 1]).is_err());
+        assert!(message(kind::WRITE, &[0; MAX_TEXT + 1]).is_err());
     }
 
     #[test]

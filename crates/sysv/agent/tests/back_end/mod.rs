@@ -14,7 +14,7 @@ use vshmem_pool::{Budget, Cred, Kernel, Params, Pool, ProcId, Waited};
 use vshmem_transport::{create_local, open, remove_local, Handle, PoolRef};
 
 pub const VECTORS: usize = 2;
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes a pool.
 pub fn new_pool(test: &str, size: u64) -> PathBuf {
@@ -90,7 +90,7 @@ impl Drop for BackEnd {
         let _ = request(&self.program.directory, &Request::Stop {});
         remove_pool(&self.pool);
         let root = self.program.directory.path().parent().unwrap();
-        let gone = Instant::now() + PATIENCE;
+        let gone = Instant::now() + TIMEOUT;
         while root.exists() && Instant::now() < gone {
             sleep(Duration::from_millis(5));
         }
@@ -105,7 +105,7 @@ pub fn kill(pid: u32, signal: i32) {
 }
 
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < deadline, "never: {what}");
         sleep(Duration::from_millis(2));

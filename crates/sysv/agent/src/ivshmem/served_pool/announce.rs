@@ -1,9 +1,9 @@
-//! Announcing to each peer what it was not told yet.
+//! Announcements to peers: each is told of the peers and eventfds that it does not know yet.
 //!
-//! There are no queues of messages. What a peer should know (the peers that are connected, and their
-//! eventfds) is compared with what it was told according to the peer table, and the difference is sent as far
-//! as the peer reads. So a peer that never reads costs a fixed amount of memory, and a new back end goes on
-//! where the previous one stopped.
+//! There are no queues of messages. The peers that are connected, and their eventfds, are compared with those
+//! that a peer was told of according to the peer table, and the difference is sent as far as the peer reads.
+//! So a peer that never reads costs a fixed amount of memory, and a new back end goes on where the previous
+//! one stopped.
 //!
 //! # When the back end dies
 //! The peer table is written after each message. So when a back end dies, there is one message of which it is
@@ -15,20 +15,20 @@
 
 use super::{ServedPool, HOST};
 use crate::ivshmem::message;
-use crate::ivshmem::peer_table::{peer_id, Announced, MOST_PEERS};
+use crate::ivshmem::peer_table::{peer_id, Announced, MAX_PEERS};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl ServedPool {
-    /// Announces to all peers what they were not told yet. Returns the slots of those whose connection is
+    /// Sends all peers the announcements that they lack. Returns the slots of those whose connection is
     /// broken.
     pub fn announce(&mut self) -> Vec<u16> {
         let slots: Vec<u16> = self.peers.keys().copied().collect();
         slots.into_iter().filter(|slot| !self.announce_to(*slot)).collect()
     }
 
-    /// Announces to one peer what it was not told yet, as far as it reads. False if the connection is broken.
+    /// Sends one peer the announcements that it lacks, as far as it reads. False if the connection is broken.
     fn announce_to(&mut self, recipient: u16) -> bool {
         let result = self.send_difference(recipient);
         let Some(peer) = self.peers.get_mut(&recipient) else {
@@ -44,7 +44,7 @@ impl ServedPool {
 
     fn send_difference(&self, recipient: u16) -> io::Result<()> {
         self.greet(recipient)?;
-        for subject in 0..MOST_PEERS as u16 {
+        for subject in 0..MAX_PEERS as u16 {
             if subject != recipient {
                 self.announce_subject(recipient, subject)?;
             }

@@ -1,10 +1,10 @@
-//! Metrics, and what it cost to collect them.
+//! The metrics of a pool as they were collected last, and the time that this took.
 
 use crate::metrics::Pool;
 use std::time::{Duration, Instant};
 
-/// The metrics of a pool are collected at most for this fraction of the time: collecting takes up to some
-/// tenths of a second, by what the pool contains, and the loop's other work waits meanwhile.
+/// The metrics of a pool are collected for at most one part in this many of the time: collecting takes up to
+/// some tenths of a second, by the pool's contents, and the loop's other work waits meanwhile.
 const MAX_SHARE: u32 = 10;
 
 /// The metrics that were collected last.
@@ -22,12 +22,12 @@ impl Collected {
         Collected { at: Instant::now(), took: begun.elapsed(), metrics }
     }
 
-    /// Would it take more than its share of the time to collect them again now?
+    /// Whether collecting them again now would take more than its share of the time.
     pub fn is_recent(&self) -> bool {
         Instant::now() < self.at + self.took * MAX_SHARE
     }
 
-    /// When they were collected.
+    /// The time at which they were collected.
     pub fn at(&self) -> Instant {
         self.at
     }

@@ -1,13 +1,13 @@
-//! Which member of the pool each peer is.
+//! The member of the pool that each peer is.
 
 use super::ServedPool;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl ServedPool {
-    /// Finds out which member each peer is. A member that has not written its peer id is found by its name.
-    /// If several have the name, since the machine was restarted, the newest is alive: the one that no back
-    /// end has seen before. (The order of entries says less, since they are used again.) Of entries with the
-    /// same identity, which a kernel made at the same time by mistake, the first counts.
+    /// Binds each peer to the member that it is. A member that has not written its peer id is found by its
+    /// name. If several have the name, since the machine was restarted, the newest is alive: the one that no
+    /// back end has seen before. (The order of entries says less, since they are used again.) Of entries with
+    /// the same identity, which a kernel made at the same time by mistake, the first counts.
     pub(super) fn bind_members(&mut self) {
         let pool = &self.pool;
         for (slot, peer) in &self.peers {

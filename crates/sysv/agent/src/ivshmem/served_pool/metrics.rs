@@ -14,7 +14,7 @@ impl ServedPool {
         self.collected.as_ref().map(Collected::metrics)
     }
 
-    /// When they were collected.
+    /// The time at which the metrics were collected last, if they were.
     pub fn collected_at(&self) -> Option<Instant> {
         self.collected.as_ref().map(Collected::at)
     }
@@ -26,7 +26,7 @@ impl ServedPool {
         }
     }
 
-    /// Takes no lock, and trusts nothing that it reads.
+    /// Reads the metrics. Takes no lock, and trusts no number of the pool.
     fn read_metrics(&self) -> Pool {
         let (pool, handle) = (&self.pool, &self.joined.handle);
         let back = &mut |at, len| handle.reserve(at, len);

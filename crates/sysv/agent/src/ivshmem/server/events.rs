@@ -1,5 +1,5 @@
-//! What the loop waits for. It is listed anew each time, so nothing has to be kept in step with what the
-//! back end holds.
+//! The events that the loop waits for. Their sources are listed anew each time, so no list must be kept in
+//! step with the descriptors of the back end.
 
 use crate::buffered_socket::BufferedSocket;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Where an event comes from: pools and connections by their numbers, vectors, and slots of peers.
+/// The source of an event: pools and connections by their numbers, vectors, and slots of peers.
 #[derive(Debug, Clone, Copy)]
 pub enum Source {
     /// A signal came.
@@ -16,7 +16,7 @@ pub enum Source {
     Keeper,
     /// The control socket.
     Control,
-    /// A connection to it.
+    /// A connection to the control socket.
     Client(u32),
     /// The socket that machines with a pool connect to.
     Listener(u32),
@@ -26,7 +26,7 @@ pub enum Source {
     Peer(u32, u16),
     /// The endpoint for metrics.
     Endpoint,
-    /// A connection to it.
+    /// A connection to the endpoint for metrics.
     Scrape(u32),
 }
 
@@ -44,14 +44,14 @@ impl<'f> Events<'f> {
         self.fds.push(PollFd::new(fd, flags));
     }
 
-    /// Watches a connection until what is unsent can be sent, or else until something comes: an end that does
-    /// not read its responses has no more requests handled.
+    /// Watches a connection until unsent bytes can be sent, or, if there are none, until bytes come: a client
+    /// that does not read its responses has no more requests handled.
     pub fn watch_either(&mut self, source: Source, socket: &'f BufferedSocket) {
         let flags = if socket.unsent() > 0 { PollFlags::OUT } else { PollFlags::IN };
         self.watch(source, socket, flags);
     }
 
-    /// Waits for events, so long at the most; returns the sources that have any.
+    /// Waits for events, at most for `most`; returns the sources that have any.
     pub fn wait(mut self, most: Duration) -> io::Result<Vec<(Source, PollFlags)>> {
         let timeout = Timespec::try_from(most).expect("a second fits");
         match poll(&mut self.fds, Some(&timeout)) {

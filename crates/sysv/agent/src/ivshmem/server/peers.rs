@@ -1,4 +1,4 @@
-//! Machines that connect and leave.
+//! The peers that connect to the back end and leave it.
 
 use super::{check_peer_process, Server, ACCEPTS_PER_EVENT};
 use crate::ivshmem::fd_store::{REMOVE, STORE};
@@ -81,7 +81,7 @@ impl Server<'_> {
         self.tell_keeper(REMOVE, &label, &[]);
     }
 
-    /// Announces to all peers of a pool what they were not told yet. A peer whose connection is broken is
+    /// Sends all peers of a pool the announcements that they lack. A peer whose connection is broken is
     /// removed.
     pub(super) fn announce(&mut self, pool: u32) {
         while let Some(served) = self.pools.get_mut(&pool) {

@@ -2,8 +2,8 @@
 
 use super::{check_peer_process, listen, Next, Server, ACCEPTS_PER_EVENT};
 use crate::buffered_socket::BufferedSocket;
-use crate::ivshmem::control::{Request, Response, Status, LONGEST};
-use crate::ivshmem::fd_store::MOST_VECTORS;
+use crate::ivshmem::control::{Request, Response, Status, MAX_REQUEST};
+use crate::ivshmem::fd_store::MAX_VECTORS;
 use crate::ivshmem::peer_table::PeerTable;
 use crate::ivshmem::served_pool::{new_eventfds, ServedPool, StoredPool};
 use std::ffi::OsStr;
@@ -14,10 +14,10 @@ use std::path::Path;
 use vshmem_base::error::{error, Explain, Result};
 use vshmem_transport::PoolRef;
 
-/// Most connections at a time.
-const MOST_CLIENTS: usize = 64;
-/// Most names that are kept for machines which have not connected yet.
-const MOST_NAMES: usize = 256;
+/// Connections at a time.
+const MAX_CLIENTS: usize = 64;
+/// Names that are stored for machines which have not connected yet.
+const MAX_NAMES: usize = 256;
 
 impl Server<'_> {
     pub(super) fn accept_clients(&mut self) {
@@ -26,7 +26,7 @@ impl Server<'_> {
                 return;
             };
             let is_allowed = check_peer_process(stream.as_fd()).is_ok();
-            let accepts = is_allowed && self.clients.len() < MOST_CLIENTS;
+            let accepts = is_allowed && self.clients.len() < MAX_CLIENTS;
             if !accepts || stream.set_nonblocking(true).is_err() {
                 continue;
             }
@@ -35,7 +35,7 @@ impl Server<'_> {
         }
     }
 
-    /// Something happened on a connection to the control socket.
+    /// Handles an event of a connection to the control socket.
     pub(super) fn client_event(&mut self, number: u32) {
         let Some(mut client) = self.clients.remove(&number) else {
             return;
@@ -43,8 +43,8 @@ impl Server<'_> {
         if client.send().is_err() {
             return;
         }
-        let is_open = client.unsent() > 0 || client.receive(LONGEST).unwrap_or(false);
-        if client.received.len() > LONGEST {
+        let is_open = client.unsent() > 0 || client.receive(MAX_REQUEST).unwrap_or(false);
+        if client.received.len() > MAX_REQUEST {
             return;
         }
         while let Some(line) = next_line(&mut client) {
@@ -106,15 +106,15 @@ impl Server<'_> {
                 }
             }
         }
-        if self.names.len() < MOST_NAMES {
+        if self.names.len() < MAX_NAMES {
             self.names.insert(pid, name);
         }
     }
 
     /// Serves a pool; returns the socket to which machines connect.
     fn serve_pool(&mut self, pool: &str, vectors: usize) -> Result<String> {
-        if vectors == 0 || vectors > MOST_VECTORS {
-            return Err(error!("a peer has 1 to {MOST_VECTORS} vectors"));
+        if vectors == 0 || vectors > MAX_VECTORS {
+            return Err(error!("a peer has 1 to {MAX_VECTORS} vectors"));
         }
         let reference =
             vshmem_transport::resolve(pool.as_bytes()).map_err(|e| error!("there is no pool {pool}: {e}"))?;
@@ -158,7 +158,7 @@ impl Server<'_> {
 
 /// The next complete line, unless too many responses are unsent.
 fn next_line(client: &mut BufferedSocket) -> Option<Vec<u8>> {
-    if client.unsent() > LONGEST {
+    if client.unsent() > MAX_REQUEST {
         return None;
     }
     let end = client.received.iter().position(|byte| *byte == b'\n')?;

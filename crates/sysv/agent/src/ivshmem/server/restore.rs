@@ -1,4 +1,4 @@
-//! Going on where a previous back end stopped.
+//! The restoration of a previous back end's pools and peers.
 
 use super::Server;
 use crate::ivshmem::fd_store::REMOVE;

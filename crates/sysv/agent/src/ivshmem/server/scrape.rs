@@ -1,4 +1,4 @@
-//! Metrics: where they are served, and what a scrape gets.
+//! The endpoint for metrics, and the response to a scrape.
 
 use super::{Server, ACCEPTS_PER_EVENT};
 use crate::http::Endpoint;
@@ -11,9 +11,9 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use vshmem_base::error::Result;
 
-/// Metrics are collected again for a scrape after this time; earlier ones get the same.
+/// Age from which metrics are collected again for a scrape; until then, scrapes get the same text.
 const MAX_AGE: Duration = Duration::from_millis(100);
-/// After this time no further pool's metrics are collected for a scrape: the loop has other work to do.
+/// Time for which metrics of pools are collected for a scrape: the loop has other work to do.
 const MAX_COLLECTING: Duration = Duration::from_millis(100);
 
 impl Server<'_> {
@@ -22,7 +22,7 @@ impl Server<'_> {
         self.endpoint.as_ref().map(|endpoint| endpoint.address.clone())
     }
 
-    /// Serves metrics at an address from now on, or nowhere.
+    /// Serves metrics at this address from now on; `None`: no longer.
     pub(super) fn serve_metrics(&mut self, address: Option<String>) -> Result<Option<String>> {
         let wanted = address.map(|address| match address.as_str() {
             "socket" => self.program.directory.metrics().to_string_lossy().into_owned(),
@@ -59,7 +59,7 @@ impl Server<'_> {
         }
     }
 
-    /// A connection can be read or written.
+    /// Handles an event of a connection.
     pub(super) fn scrape_event(&mut self, number: u32) {
         let (pools, since, last) = (&mut self.pools, self.since, &mut self.last_metrics);
         let text = || match last {
