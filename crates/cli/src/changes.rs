@@ -11,7 +11,7 @@ use vshmem_cluster::change::apply::{apply, changeable, changes, Permitted};
 use vshmem_cluster::change::plan::{described, Change};
 use vshmem_cluster::change::size::{grown, shrunk};
 use vshmem_cluster::host::repair;
-use vshmem_hypervisor::launcher::options::{Options, PoolOptions, Progress};
+use vshmem_hypervisor::launcher::options::{ClusterOptions, PoolOptions, Progress};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -110,7 +110,12 @@ pub fn teller(command: &'static str, quiet: bool) -> impl FnMut(Progress) {
 }
 
 /// Makes a cluster that runs what these options say; false, if there is no such cluster.
-pub fn update(options: &Options, permitted: Permitted, timeout: Duration, quiet: bool) -> Result<bool> {
+pub fn update(
+    options: &ClusterOptions,
+    permitted: Permitted,
+    timeout: Duration,
+    quiet: bool,
+) -> Result<bool> {
     let cluster = &options.cluster;
     let Some((record, old)) = changeable(cluster)? else {
         return Ok(false);
@@ -125,7 +130,7 @@ pub fn update(options: &Options, permitted: Permitted, timeout: Duration, quiet:
 }
 
 /// Prints what `vshmem up` would do.
-pub fn show(options: &Options) -> Result<u8> {
+pub fn show(options: &ClusterOptions) -> Result<u8> {
     let text = match changeable(&options.cluster)? {
         Some((record, old)) => listed(&changes(&record, &old, options)?),
         None => started(options),
@@ -141,7 +146,7 @@ fn listed(changes: &[Change]) -> String {
 }
 
 /// What a cluster that does not run would be.
-fn started(options: &Options) -> String {
+fn started(options: &ClusterOptions) -> String {
     let pool = |pool: &PoolOptions| match &pool.host {
         Some(host) => format!("use      the pool {host} as {}\n", pool.name),
         None => format!("make     the pool {}: {}\n", pool.name, size::show(pool.size)),
@@ -154,13 +159,13 @@ fn started(options: &Options) -> String {
 
 /// Adds machines.
 pub fn grow(grow: &Grow) -> Result<u8> {
-    let options = |old: &Options| grown(old, grow.more.into());
+    let options = |old: &ClusterOptions| grown(old, grow.more.into());
     resize("grow", &grow.cluster.cluster, (&grow.how, grow.overcommit), &options)
 }
 
 /// Removes machines.
 pub fn shrink(shrink: &Shrink) -> Result<u8> {
-    let options = |old: &Options| shrunk(old, &shrink.names, shrink.count.unwrap_or(1));
+    let options = |old: &ClusterOptions| shrunk(old, &shrink.names, shrink.count.unwrap_or(1));
     resize("shrink", &shrink.cluster.cluster, (&shrink.how, false), &options)
 }
 
@@ -168,7 +173,7 @@ fn resize(
     command: &'static str,
     cluster: &str,
     (how, overcommit): (&How, bool),
-    options: &dyn Fn(&Options) -> Result<Options>,
+    options: &dyn Fn(&ClusterOptions) -> Result<ClusterOptions>,
 ) -> Result<u8> {
     interrupt::watch();
     let Some((record, old)) = changeable(cluster)? else {

@@ -11,13 +11,13 @@ use vshmem_cluster::description::cluster::{Description, Group, PagesWanted, Plac
 use vshmem_cluster::description::file::File;
 use vshmem_cluster::description::network::Network;
 use vshmem_cluster::description::pools::OWN;
-use vshmem_hypervisor::launcher::options::Options;
+use vshmem_hypervisor::launcher::options::ClusterOptions;
 use vshmem_hypervisor::launcher::traits::Launcher;
 use vshmem_inspect::HostPool;
 use vshmem_placement::rules::{Insist, Memory};
 
 /// The launcher and the options that a command line means.
-pub fn options(up: &args::Up) -> Result<(&'static dyn Launcher, Options)> {
+pub fn options(up: &args::Up) -> Result<(&'static dyn Launcher, ClusterOptions)> {
     let of_options = of_options(up)?;
     let Some(path) = &up.file else {
         return all_reserved(of_options, up).resolve().map_err(|fault| fault.error);
@@ -165,7 +165,7 @@ mod tests {
         up: args::Up,
     }
 
-    fn resolved(words: &[&str]) -> Result<Options> {
+    fn resolved(words: &[&str]) -> Result<ClusterOptions> {
         let words = ["up"].iter().chain(words).copied();
         options(&Line::parse_from(words).up).map(|(_, options)| options)
     }

@@ -1,4 +1,4 @@
-//! One machine: what it boots, what starts it, and what may be done to it while it runs.
+//! One machine: its software, its launcher, and the changes that can be made while it runs.
 //!
 //! From the top down:
 //!
@@ -6,10 +6,10 @@
 //! | --- | --- |
 //! | [`launcher`] | the interface of a launcher, and the table of all |
 //! | [`qemu`], [`libvirt`], [`xen`] | a launcher each |
-//! | [`running`] | a machine that runs: reaching it, giving it pools and taking them away |
-//! | [`shared`] | what every launcher needs of this host |
+//! | [`running`] | a machine that runs: reaching it, granting it pools and revoking them |
+//! | [`shared`] | the host's resources that every launcher uses |
 //! | [`state`] | records of clusters and machines |
-//! | [`boot`] | what machines boot |
+//! | [`boot`] | the software of machines |
 
 pub mod boot;
 pub mod launcher;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use vshmem_base::directories::boot_id;
 use vshmem_base::error::{error, Error, Result};
 use vshmem_base::interrupt;
-use vshmem_hypervisor::launcher::options::{Options, PoolOptions, Progress};
+use vshmem_hypervisor::launcher::options::{ClusterOptions, PoolOptions, Progress};
 use vshmem_hypervisor::launcher::table;
 use vshmem_hypervisor::state::machine::{no_cluster, state, MachineState};
 use vshmem_hypervisor::state::record::{Machine, Record};
@@ -27,7 +27,7 @@ pub struct Permitted {
 }
 
 /// The record of a cluster that can be changed, and its options; `None` if there is no such cluster.
-pub fn changeable(cluster: &str) -> Result<Option<(Record, Options)>> {
+pub fn changeable(cluster: &str) -> Result<Option<(Record, ClusterOptions)>> {
     let Some(record) = Record::read(cluster)?.filter(|record| record.boot == boot_id()) else {
         return Ok(None);
     };
@@ -51,7 +51,7 @@ pub fn changeable(cluster: &str) -> Result<Option<(Record, Options)>> {
 ///
 /// # Errors
 /// There is no place for its machines that is as the new ones ask for.
-pub fn changes(record: &Record, old: &Options, new: &Options) -> Result<Vec<Change>> {
+pub fn changes(record: &Record, old: &ClusterOptions, new: &ClusterOptions) -> Result<Vec<Change>> {
     Ok(plan(old, new, &Now { record, moves: placing::moves(record, new)? }))
 }
 

@@ -5,7 +5,7 @@ use std::fmt::{self, Debug};
 use vshmem_devices::want::Want;
 use vshmem_guest::settings::uplink::Uplink;
 use vshmem_hypervisor::boot::image::Image;
-use vshmem_hypervisor::launcher::options::{MachineOptions, Options, PoolOptions};
+use vshmem_hypervisor::launcher::options::{ClusterOptions, MachineOptions, PoolOptions};
 use vshmem_placement::pages::{PageRules, Pages};
 use vshmem_placement::plan::Placed;
 use vshmem_placement::rules::Rules;
@@ -111,7 +111,7 @@ impl fmt::Display for Effort {
 }
 
 /// All changes, in the order in which they are made.
-pub fn plan(old: &Options, new: &Options, running: &dyn Running) -> Vec<Change> {
+pub fn plan(old: &ClusterOptions, new: &ClusterOptions, running: &dyn Running) -> Vec<Change> {
     let mut all = settings(old, new);
     pools(old, new, &mut all);
     machines(old, new, running, &mut all);
@@ -133,7 +133,7 @@ fn change(step: Step, effort: Effort, text: String) -> Change {
 }
 
 /// What holds for the whole cluster can't be changed.
-fn settings(old: &Options, new: &Options) -> Vec<Change> {
+fn settings(old: &ClusterOptions, new: &ClusterOptions) -> Vec<Change> {
     let mut all = Vec::new();
     let mut compare = |what: &str, old: &dyn Debug, new: &dyn Debug| {
         let (old, new) = (format!("{old:?}"), format!("{new:?}"));
@@ -162,7 +162,7 @@ fn settings(old: &Options, new: &Options) -> Vec<Change> {
     all
 }
 
-fn pools(old: &Options, new: &Options, all: &mut Vec<Change>) {
+fn pools(old: &ClusterOptions, new: &ClusterOptions, all: &mut Vec<Change>) {
     for pool in &new.pools {
         let name = &pool.name;
         let Some(had) = old.pools.iter().find(|had| had.name == *name) else {
@@ -193,7 +193,7 @@ fn pools(old: &Options, new: &Options, all: &mut Vec<Change>) {
     }
 }
 
-fn machines(old: &Options, new: &Options, running: &dyn Running, all: &mut Vec<Change>) {
+fn machines(old: &ClusterOptions, new: &ClusterOptions, running: &dyn Running, all: &mut Vec<Change>) {
     for had in old.machines.iter().filter(|had| !new.machines.iter().any(|it| it.name == had.name)) {
         let name = had.name.clone();
         let (effort, what) = match running.can_remove(&name) {
@@ -478,7 +478,7 @@ mod tests {
     /// Every option is compared: a new one that is forgotten here can't be compiled.
     #[test]
     fn no_option_is_forgotten() {
-        let Options {
+        let ClusterOptions {
             cluster: _,
             machines,
             pools,

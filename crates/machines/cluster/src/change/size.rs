@@ -2,10 +2,10 @@
 
 use crate::description::machines::MAX;
 use vshmem_base::error::{error, Error, Result};
-use vshmem_hypervisor::launcher::options::{MachineOptions, Options};
+use vshmem_hypervisor::launcher::options::{ClusterOptions, MachineOptions};
 
 /// These options with `count` more machines, which are like the last one. Their names go on from its.
-pub fn grown(options: &Options, count: usize) -> Result<Options> {
+pub fn grown(options: &ClusterOptions, count: usize) -> Result<ClusterOptions> {
     let mut grown = options.clone();
     if options.machines.len() + count > MAX {
         return Err(error!(
@@ -27,7 +27,7 @@ pub fn grown(options: &Options, count: usize) -> Result<Options> {
 }
 
 /// These options without the machines of these names; if there are none, without the last `count`.
-pub fn shrunk(options: &Options, names: &[String], count: usize) -> Result<Options> {
+pub fn shrunk(options: &ClusterOptions, names: &[String], count: usize) -> Result<ClusterOptions> {
     let mut shrunk = options.clone();
     for name in names {
         let place = shrunk.machines.iter().position(|machine| machine.name == *name);
@@ -50,13 +50,13 @@ mod tests {
     use super::*;
     use crate::description::cluster::{Description, Group};
 
-    fn of(names: &[&str]) -> Options {
+    fn of(names: &[&str]) -> ClusterOptions {
         let group = |name: &&str| Group { name: Some((*name).into()), ..Group::default() };
         let machines = names.iter().map(group).collect();
         Description { machines, ..Description::default() }.resolve().unwrap().1
     }
 
-    fn names(options: &Options) -> Vec<&str> {
+    fn names(options: &ClusterOptions) -> Vec<&str> {
         options.machines.iter().map(|machine| machine.name.as_str()).collect()
     }
 

@@ -9,7 +9,7 @@ use vshmem_base::directories::{cluster_directory, private_directory};
 use vshmem_base::error::{Error, Result};
 use vshmem_base::lock::{try_lock_cluster, wait_for_lock};
 use vshmem_guest::settings::{address, hosts_file};
-use vshmem_hypervisor::launcher::options::{MachineOptions, Options, PoolOptions, Progress};
+use vshmem_hypervisor::launcher::options::{ClusterOptions, MachineOptions, PoolOptions, Progress};
 use vshmem_hypervisor::launcher::starting::network_of;
 use vshmem_hypervisor::launcher::table::{self, grant, revoke};
 use vshmem_hypervisor::shared::pool;
@@ -76,7 +76,10 @@ pub fn make(cluster: &str, change: &Change, report: &mut dyn FnMut(Progress)) ->
 }
 
 /// Changes a cluster's record and its options, under its lock. Nothing is written if that fails.
-fn with_record<T>(cluster: &str, change: impl FnOnce(&mut Record, &mut Options) -> Result<T>) -> Result<T> {
+fn with_record<T>(
+    cluster: &str,
+    change: impl FnOnce(&mut Record, &mut ClusterOptions) -> Result<T>,
+) -> Result<T> {
     let lock = wait_for_lock(&format!("the cluster {cluster}"), || try_lock_cluster(cluster))?;
     let mut record = Record::read(cluster)?.ok_or_else(|| no_cluster(cluster))?;
     let mut options = record.options.take().ok_or_else(gone)?;
@@ -148,7 +151,7 @@ fn add_pool(cluster: &str, wanted: &PoolOptions, report: &mut dyn FnMut(Progress
 /// Makes a pool for a cluster, with the memory that it is to have.
 fn make_pool(
     record: &mut Record,
-    options: &Options,
+    options: &ClusterOptions,
     wanted: &PoolOptions,
     report: &mut dyn FnMut(Progress),
 ) -> Result<()> {

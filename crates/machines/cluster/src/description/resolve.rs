@@ -6,7 +6,7 @@ use super::{devices, machines, pools, via};
 use vshmem_base::directories::check_name;
 use vshmem_base::size;
 use vshmem_hypervisor::boot::driver::Choice;
-use vshmem_hypervisor::launcher::options::{MachineOptions, Options, Place, Refusal};
+use vshmem_hypervisor::launcher::options::{ClusterOptions, MachineOptions, Refusal, RefusedOption};
 use vshmem_hypervisor::launcher::traits::Launcher;
 use vshmem_hypervisor::state::ports::{Ports, MAX};
 use vshmem_placement::pages::PageRules;
@@ -21,7 +21,7 @@ pub const AUTO: &str = "auto";
 
 impl Description {
     /// The launcher and the options that are meant.
-    pub fn resolve(&self) -> Result<(&'static dyn Launcher, Options), Fault> {
+    pub fn resolve(&self) -> Result<(&'static dyn Launcher, ClusterOptions), Fault> {
         let launcher = via::launcher(self)?;
         let mut machines = machines::machines(self)?;
         devices::check(self, launcher)?;
@@ -33,7 +33,7 @@ impl Description {
         let most = machines.iter().map(|machine| machine.pools.len()).max().unwrap_or(0);
         let uplink = self.uplink(launcher, machines.len())?;
         let private = self.network.as_ref().and_then(|network| network.private);
-        let options = Options {
+        let options = ClusterOptions {
             cluster,
             machines,
             pools,
@@ -64,11 +64,11 @@ impl Description {
     fn fault(&self, refusal: Refusal) -> Fault {
         let group;
         let at = match &refusal.place {
-            Place::Other => vec![],
-            Place::Network => vec!["network", "private"],
-            Place::Uplink => vec!["network", self.uplink_key()],
-            Place::Pool(name) => vec!["pools", name],
-            Place::Pages(index) => match machines::group_of(self, *index) {
+            RefusedOption::Other => vec![],
+            RefusedOption::Network => vec!["network", "private"],
+            RefusedOption::Uplink => vec!["network", self.uplink_key()],
+            RefusedOption::Pool(name) => vec!["pools", name],
+            RefusedOption::Pages(index) => match machines::group_of(self, *index) {
                 Some(place) if self.machines[place].pages.is_some() => {
                     group = place.to_string();
                     vec!["machines", &group, "pages"]

@@ -2,16 +2,16 @@
 
 use super::file::File;
 use std::path::Path;
-use vshmem_hypervisor::launcher::options::Options;
+use vshmem_hypervisor::launcher::options::ClusterOptions;
 use vshmem_hypervisor::launcher::traits::Launcher;
 
 /// What starts the machines that a text describes, and the options that are meant.
-pub fn launched(text: &str) -> Result<(&'static dyn Launcher, Options), String> {
+pub fn launched(text: &str) -> Result<(&'static dyn Launcher, ClusterOptions), String> {
     let file = File::parse("c".into(), text.into(), Path::new("/")).map_err(|error| error.to_string())?;
     file.description.resolve().map_err(|fault| file.explain(fault).to_string())
 }
 
 /// The options that a text means.
-pub fn resolved(text: &str) -> Result<Options, String> {
+pub fn resolved(text: &str) -> Result<ClusterOptions, String> {
     launched(text).map(|(_, options)| options)
 }

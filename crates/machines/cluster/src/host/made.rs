@@ -5,7 +5,7 @@ use super::populate::{populate, Wanted};
 use std::path::Path;
 use vshmem_base::directories::private_directory;
 use vshmem_base::error::{error, Result};
-use vshmem_hypervisor::launcher::options::{Options, PoolOptions, Progress};
+use vshmem_hypervisor::launcher::options::{ClusterOptions, PoolOptions, Progress};
 use vshmem_hypervisor::shared::pool;
 use vshmem_hypervisor::state::record::MadePool;
 use vshmem_inspect::host_pool::UNRESERVED;
@@ -37,7 +37,7 @@ pub fn prepare(path: &Path) -> Result<()> {
 pub fn back(
     made: &mut MadePool,
     wanted: &PoolOptions,
-    options: &Options,
+    options: &ClusterOptions,
     report: &mut dyn FnMut(Progress),
 ) -> Result<()> {
     let given = made.pages.given;

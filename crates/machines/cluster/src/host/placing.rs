@@ -5,7 +5,7 @@ use super::devices::nodes_of;
 use super::pages::{self, Left};
 use vshmem_base::directories::cluster_names;
 use vshmem_base::error::{error, Explain, Result};
-use vshmem_hypervisor::launcher::options::{MachineOptions, Options, Progress};
+use vshmem_hypervisor::launcher::options::{ClusterOptions, MachineOptions, Progress};
 use vshmem_hypervisor::launcher::traits::Launcher;
 use vshmem_hypervisor::running::Running;
 use vshmem_hypervisor::shared::{affinity, pins};
@@ -196,7 +196,7 @@ pub struct Move {
 }
 
 /// The new placements that these options mean for machines of a cluster.
-pub fn moves(record: &Record, new: &Options) -> Result<Vec<Move>> {
+pub fn moves(record: &Record, new: &ClusterOptions) -> Result<Vec<Move>> {
     let wanted = |name: &str| new.machines.iter().find(|machine| machine.name == name);
     let is_new = |machine: &Machine| machine.placement.as_ref().map(|it| it.rules) != new.placement;
     let machines = record.machines.iter().enumerate().filter(|(_, machine)| is_new(machine));
@@ -411,7 +411,7 @@ mod tests {
         let moved = moves(&record, &options).unwrap().remove(0);
         assert_eq!(moved.text, "a: no placement");
         assert!(!moved.live && moved.placed.is_none());
-        let same = Options { placement: Some(with_policy("pinned")), ..options };
+        let same = ClusterOptions { placement: Some(with_policy("pinned")), ..options };
         assert_eq!(moves(&record, &same).unwrap(), []);
         assert_eq!(Placement::default().rules(), Rules::default());
         let unpinned = placed(with_policy("unpinned"), "");

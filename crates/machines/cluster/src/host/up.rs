@@ -14,7 +14,7 @@ use vshmem_guest::settings::address;
 use vshmem_hypervisor::boot::image::Image;
 use vshmem_hypervisor::boot::initramfs_files::Initramfs;
 use vshmem_hypervisor::boot::software::Software;
-use vshmem_hypervisor::launcher::options::{MachineOptions, Options, Progress};
+use vshmem_hypervisor::launcher::options::{ClusterOptions, MachineOptions, Progress};
 use vshmem_hypervisor::launcher::starting::or_exit_reason;
 use vshmem_hypervisor::launcher::traits::{self, Launcher, StartOptions};
 use vshmem_hypervisor::shared::network::{self, Link};
@@ -40,7 +40,7 @@ pub struct How {
 /// Starts a cluster. Nothing of it is left if that fails or is interrupted.
 pub fn up(
     launcher: &dyn Launcher,
-    options: &Options,
+    options: &ClusterOptions,
     how: How,
     report: &mut dyn FnMut(Progress),
 ) -> Result<Record> {
@@ -50,7 +50,7 @@ pub fn up(
 
 fn begin(
     launcher: &dyn Launcher,
-    options: &Options,
+    options: &ClusterOptions,
     how: How,
     report: &mut dyn FnMut(Progress),
 ) -> Result<Record> {
@@ -143,7 +143,7 @@ impl Drop for Started {
 }
 
 /// The names on this host of the pools that are made for a cluster, its own first.
-fn own_pools(options: &Options) -> Vec<String> {
+fn own_pools(options: &ClusterOptions) -> Vec<String> {
     let further = options.pools[1..].iter().filter(|pool| pool.host.is_none());
     let further = further.map(|further| pool::further(&options.cluster, &further.name));
     std::iter::once(pool::own(&options.cluster)).chain(further).collect()
@@ -151,7 +151,7 @@ fn own_pools(options: &Options) -> Vec<String> {
 
 fn start(
     launcher: &dyn Launcher,
-    options: &Options,
+    options: &ClusterOptions,
     how: How,
     started: &mut Started,
     report: &mut dyn FnMut(Progress),
@@ -192,7 +192,7 @@ fn check_length(directory: &Path) -> Result<()> {
 /// Makes directories, pools and record.
 fn prepare(
     launcher: &dyn Launcher,
-    options: &Options,
+    options: &ClusterOptions,
     how: How,
     started: &mut Started,
     software: &Software,
@@ -287,7 +287,7 @@ fn prepare(
 }
 
 /// The pools that are made for a cluster on this host, whose files are these.
-fn made_pools(launcher: &dyn Launcher, options: &Options, files: &[Granted]) -> Vec<MadePool> {
+fn made_pools(launcher: &dyn Launcher, options: &ClusterOptions, files: &[Granted]) -> Vec<MadePool> {
     if launcher.facts().has_own_memory {
         return vec![];
     }
@@ -296,7 +296,7 @@ fn made_pools(launcher: &dyn Launcher, options: &Options, files: &[Granted]) -> 
 }
 
 /// The pools of the options, as machines get them. Those that are not made exist.
-fn find_pools(launcher: &dyn Launcher, options: &Options) -> Result<Vec<Granted>> {
+fn find_pools(launcher: &dyn Launcher, options: &ClusterOptions) -> Result<Vec<Granted>> {
     let (own, further) = options.pools.split_first().expect("a cluster has a pool of its own");
     let (name, path) = (launcher.pool_name(&options.cluster), launcher.pool_path(&options.cluster));
     let transport = own.transport.clone();
@@ -328,7 +328,7 @@ fn find_pools(launcher: &dyn Launcher, options: &Options) -> Result<Vec<Granted>
 
 fn boot(
     launcher: &dyn Launcher,
-    options: &Options,
+    options: &ClusterOptions,
     how: How,
     started: &mut Started,
     (software, initramfs): (&Software, &Initramfs),
@@ -366,7 +366,7 @@ fn boot(
 /// the machines do without them where they can't be had.
 fn check_doorbells(
     launcher: &dyn Launcher,
-    options: &Options,
+    options: &ClusterOptions,
     record: &mut Record,
     report: &mut dyn FnMut(&str),
 ) -> Result<()> {
@@ -399,7 +399,7 @@ fn check_doorbells(
 }
 
 /// The machines' ends of the network's links, if there is a network.
-fn links(options: &Options) -> Result<Vec<Option<Vec<Link>>>> {
+fn links(options: &ClusterOptions) -> Result<Vec<Option<Vec<Link>>>> {
     let count = options.machines.len() as u32;
     if !options.network {
         return Ok((0..count).map(|_| None).collect());

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use vshmem_base::directories::cache_directory;
 use vshmem_base::error::{error, Result};
 
-/// The driver that machines load.
+/// A choice of the driver that machines load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {
@@ -24,7 +24,7 @@ pub enum Choice {
 
 /// A driver for the machines' kernel.
 pub struct Driver {
-    /// Where it was found.
+    /// The path at which it was found.
     pub path: PathBuf,
     /// Loaded after the other modules.
     pub module: Module,
@@ -94,7 +94,7 @@ fn built_for(module: &[u8]) -> Option<String> {
     magic.split(' ').next().map(str::to_owned)
 }
 
-/// Paths where it may be, the best first.
+/// Paths of drivers that may exist, the best first.
 fn candidates(name: &str, version: &str) -> Vec<PathBuf> {
     let installed = Path::new("/lib/modules").join(version);
     let mut directories = ["updates/dkms", "updates", "extra"].map(|part| installed.join(part)).to_vec();
@@ -110,7 +110,7 @@ fn candidates(name: &str, version: &str) -> Vec<PathBuf> {
     out
 }
 
-/// Where this program's installation has drivers.
+/// The directory of drivers in this program's installation.
 fn library() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     Some(program.parent()?.parent()?.join("lib/vshmem"))

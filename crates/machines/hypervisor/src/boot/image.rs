@@ -1,10 +1,10 @@
-//! What a machine boots: the root of this host, or a system of its own.
+//! The image of a machine: the root of this host, or a system of its own.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-/// What a machine boots.
+/// The image of a machine: the system that it boots.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Image {

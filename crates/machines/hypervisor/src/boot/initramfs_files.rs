@@ -1,4 +1,4 @@
-//! The initramfs files of a cluster.
+//! The initramfs files of a cluster, one for each kind of image.
 
 use super::image::Image;
 use super::initramfs::{build, write};
@@ -16,7 +16,7 @@ pub struct Initramfs {
 }
 
 impl Initramfs {
-    /// Writes those that machines with these images need. The caller has the cluster's lock.
+    /// Writes the files that machines with these images need. The caller has the cluster's lock.
     pub fn write<'a>(
         cluster: &str,
         software: &Software,
@@ -33,7 +33,7 @@ impl Initramfs {
         Ok(written)
     }
 
-    /// That of machines with this image.
+    /// The file of machines with this image.
     pub fn of(&self, image: &Image) -> &Path {
         match image {
             Image::Slim => &self.slim,

@@ -1,4 +1,4 @@
-//! Finds a kernel for machines: an installed one, else one from the cache, else one that is downloaded as a
+//! The kernel of machines: an installed one, else one from the cache, else one that is downloaded as a
 //! package and unpacked without root.
 
 use crate::boot::modules::{Library, Module, Wanted};
@@ -14,7 +14,7 @@ pub struct Kernel {
     pub image: PathBuf,
     /// Its version, as in `uname -r`.
     pub version: String,
-    /// In the order of loading.
+    /// Its modules, in the order of loading.
     pub modules: Vec<Module>,
 }
 

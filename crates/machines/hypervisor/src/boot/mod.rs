@@ -1,5 +1,5 @@
-//! What machines boot: a kernel, its modules, the driver among them, and the first root file system; or an
-//! image of their own, and the seed that readies it.
+//! The software of machines: a kernel, its modules, the driver among them, and the first root file system; or
+//! an image of their own, and its seed.
 
 pub mod driver;
 pub mod image;

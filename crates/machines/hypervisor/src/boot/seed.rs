@@ -1,5 +1,5 @@
-//! The seed of a machine with a system of its own: a small disk on which cloud-init finds what the machine is
-//! called, its network and its user's keys (datasource NoCloud), and what starts Vshmem's agent there. This
+//! The seed of a machine with a system of its own: a small disk on which cloud-init finds the machine's name,
+//! its network and its user's keys (datasource NoCloud), and the unit that starts Vshmem's agent there. This
 //! program, the library and the drivers are on it, so that nothing has to be installed in the image.
 
 use super::driver;
@@ -22,8 +22,8 @@ const LIBRARY: &str = "libvshmem.so";
 /// The least size, and what a file system takes besides its files.
 const SPARE: usize = 2 << 20;
 
-/// Makes the seed available, and starts the agent, at each boot. A front end that the image may have is
-/// replaced by the agent's own.
+/// The commands that make the seed available and start the agent, at each boot. A front end that the image
+/// may have is replaced by the agent's own.
 const START: &str = "\
 set -e
 seed=/run/vshmem/seed
@@ -78,7 +78,7 @@ fn text(links: &[(&str, PathBuf)]) -> String {
     links.iter().filter_map(line).collect()
 }
 
-/// JSON is YAML, too.
+/// A value as YAML, which JSON is, too.
 fn json(value: &Value) -> Vec<u8> {
     format!("{value:#}\n").into_bytes()
 }
@@ -88,7 +88,7 @@ fn user_data(settings: &Settings, keys: &[String]) -> Value {
         "hostname": settings.name,
         "preserve_hostname": false,
         "manage_etc_hosts": false,
-        // Who has a machine is its root: see `vshmem exec -u root`.
+        // The owner of a machine is its root: see `vshmem exec -u root`.
         "disable_root": false,
         "ssh_authorized_keys": keys,
         "bootcmd": [["sh", "-c", START]],

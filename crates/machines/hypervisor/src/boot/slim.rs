@@ -10,9 +10,9 @@ use vshmem_base::error::{Explain, Result};
 use vshmem_base::{elf, library};
 use vshmem_session::share::is_visible;
 
-/// Modules that it can do without: it has no layer above another root.
+/// Modules that a slim machine can do without: it has no layer above another root.
 const NEEDLESS: [&str; 1] = ["overlay"];
-/// Where distributions have busybox.
+/// Paths of busybox in distributions.
 const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
 /// The one user with a name.
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\n";
@@ -20,7 +20,7 @@ const GROUP: &str = "root:x:0:\n";
 /// Names are looked up in files first: there may be nobody to ask.
 const LOOKUPS: &str = "hosts: files dns\n";
 
-/// The bytes of an archive with those of these modules that it needs.
+/// The bytes of an archive for a slim machine, with those of these modules that it needs.
 pub fn build(modules: &[Module]) -> Result<Vec<u8>> {
     let mut archive = archive(modules.iter().filter(|module| !NEEDLESS.contains(&module.name.as_str())))?;
     for directory in ["bin", "etc", "root", "sbin", "usr", "usr/bin"] {

@@ -1,4 +1,4 @@
-//! What machines boot, and how it is executed.
+//! The software that machines boot: kernel, driver and accelerator.
 
 use super::driver;
 use super::kernel::{self, Kernel};
@@ -6,11 +6,11 @@ use crate::boot::modules::parse_wanted;
 use std::path::{Path, PathBuf};
 use vshmem_base::error::Result;
 
-/// What machines boot, and how it is executed.
+/// The software that machines boot: kernel, driver and accelerator.
 pub struct Software {
     /// The kernel, with all modules that are loaded, the driver among them.
     pub kernel: Kernel,
-    /// Where the driver was found, if machines load it.
+    /// The path of the driver, if machines load it.
     pub driver: Option<PathBuf>,
     /// The accelerator, as in records.
     pub accel: &'static str,

@@ -1,5 +1,5 @@
-//! Unpacks a kernel image once, on the host. An image that unpacks itself at boot takes seconds where
-//! instructions are translated. An unpacked image with a PVH entry point is started directly.
+//! The unpacked kernel image, which is unpacked once, on the host. An image that unpacks itself at boot takes
+//! seconds where instructions are translated. An unpacked image with a PVH entry point is started directly.
 
 use super::kernel::Kernel;
 use std::fs::{self, File};
@@ -20,8 +20,9 @@ const UNPACKERS: [(&[u8], &str, &[&str]); 5] = [
     (b"BZh", "bzip2", &["-dc"]),
 ];
 
-/// How long a kernel is kept that nobody uses: longer than any command takes to start machines with it.
-const KEPT: Duration = Duration::from_secs(24 * 3600);
+/// Time for which an unused kernel stays in the cache: longer than any command takes to start machines with
+/// it.
+const CACHE_TIME: Duration = Duration::from_secs(24 * 3600);
 
 /// The unpacked kernel, from the cache or unpacked now; `None` if the packed image must do.
 pub fn unpacked(kernel: &Kernel, report: &mut dyn FnMut(&str)) -> Option<PathBuf> {
@@ -30,7 +31,7 @@ pub fn unpacked(kernel: &Kernel, report: &mut dyn FnMut(&str)) -> Option<PathBuf
     let directory = cache_directory().ok()?.join("unpacked");
     let path = directory.join(name);
     if let Ok(file) = File::open(&path) {
-        // Only whoever has the cache removes what is in it.
+        // Only the owner of the cache removes its files.
         let _ = file.set_modified(SystemTime::now());
         return Some(path);
     }
@@ -43,12 +44,12 @@ pub fn unpacked(kernel: &Kernel, report: &mut dyn FnMut(&str)) -> Option<PathBuf
     made.map(|()| path)
 }
 
-/// Removes kernels that nobody has used for a day, and what interrupted commands have left. Others may be in
-/// use: commands that start machines.
+/// Removes kernels that were not used for a day, and leftovers of interrupted commands. Other kernels may be
+/// in use by commands that start machines.
 fn remove_unused(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let used = entry.metadata().and_then(|meta| meta.modified());
-        if used.is_ok_and(|at| at.elapsed().is_ok_and(|unused| unused > KEPT)) {
+        if used.is_ok_and(|at| at.elapsed().is_ok_and(|unused| unused > CACHE_TIME)) {
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -126,7 +127,7 @@ mod tests {
     fn kernels_that_may_be_in_use_stay() {
         let directory = std::env::temp_dir().join(format!("vshmem-unpacked-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
-        for (name, age) in [("new", Duration::ZERO), ("used", KEPT / 2), ("old", KEPT * 2)] {
+        for (name, age) in [("new", Duration::ZERO), ("used", CACHE_TIME / 2), ("old", CACHE_TIME * 2)] {
             let file = File::create(directory.join(name)).unwrap();
             file.set_modified(SystemTime::now() - age).unwrap();
         }

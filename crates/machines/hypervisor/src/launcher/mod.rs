@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`table`] | all launchers |
 //! | [`traits`] | a launcher's interface |
-//! | [`options`], [`starting`] | options of a new cluster, and what launchers share in starting a machine |
+//! | [`options`], [`starting`] | options of a new cluster, and starting a machine as all launchers do |
 
 pub mod options;
 pub mod starting;

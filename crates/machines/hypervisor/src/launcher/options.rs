@@ -13,7 +13,7 @@ use vshmem_placement::rules::Rules;
 
 /// Options of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Options {
+pub struct ClusterOptions {
     /// The cluster's name.
     pub cluster: String,
     /// Its machines.
@@ -24,11 +24,11 @@ pub struct Options {
     pub shares: Vec<String>,
     /// Ports for pools that are granted later.
     pub ports: Ports,
-    /// Where machines run on this host; by default, each virtual core on a core of its own, if there are as
-    /// many.
+    /// The placement of machines on this host; by default, each virtual core on a core of its own, if there
+    /// are as many.
     #[serde(default)]
     pub placement: Option<Rules>,
-    /// How pages are had that machines and pools ask for.
+    /// The rules by which machines and pools get their pages.
     #[serde(default)]
     pub pages: PageRules,
     /// A network between the machines.
@@ -64,7 +64,7 @@ pub struct MachineOptions {
     /// The devices of the host that it has for itself.
     #[serde(default)]
     pub devices: Vec<Want>,
-    /// What it boots.
+    /// The image that it boots.
     #[serde(default)]
     pub image: Image,
     /// The pools that it gets, by their names, in their order.
@@ -98,14 +98,14 @@ pub struct PoolOptions {
 #[derive(Debug)]
 pub struct Refusal {
     /// The option.
-    pub place: Place,
-    /// Why it can't.
+    pub place: RefusedOption,
+    /// The reason.
     pub error: Error,
 }
 
-/// An option of a cluster.
+/// The option of a cluster that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum RefusedOption {
     /// The network between the machines.
     Network,
     /// The network outside that the machines are on.
@@ -119,8 +119,8 @@ pub enum Place {
 }
 
 impl Refusal {
-    /// Of this option, for this reason.
-    pub fn new(place: Place, why: impl Into<String>) -> Refusal {
+    /// The refusal of this option, for this reason.
+    pub fn new(place: RefusedOption, why: impl Into<String>) -> Refusal {
         Refusal { place, error: Error::new(why).code(2) }
     }
 }

@@ -1,4 +1,4 @@
-//! What launchers share when they start a machine: its settings, and the reasons of a failure.
+//! The start of a machine, as all launchers share it: its settings, and the reasons of a failure.
 
 use super::traits::Launcher;
 use crate::boot::image::Image;
@@ -14,7 +14,7 @@ use vshmem_guest::settings::{address, Network, Settings};
 const OWN_HINT: &str =
     "Its system needs systemd and cloud-init, which starts the agent of Vshmem from the disk \
     with the label cidata, and drivers for virtio. On a slow host give it more time (--timeout).";
-/// How long a process may take to end after it has closed its descriptors.
+/// Time that a process may take to end after it has closed its descriptors.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The settings of the machine with this index.
@@ -65,8 +65,8 @@ pub fn check_alive(launcher: &dyn Launcher, record: &Record, index: usize) -> Re
     }
 }
 
-/// The outcome of something done with a machine that was just started. If it is an error because the machine
-/// has ended, the error says that, with the machine's last output.
+/// The result of an action on a machine that was just started. If it failed because the machine has ended,
+/// the error says that, with the machine's last output.
 pub fn or_exit_reason<T>(
     launcher: &dyn Launcher,
     record: &Record,

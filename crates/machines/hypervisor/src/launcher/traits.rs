@@ -1,6 +1,6 @@
 //! The interface of a launcher. Its counterpart in a machine is [`vshmem_guest::hypervisor::Hypervisor`].
 
-use super::options::{Options, PoolOptions, Progress, Refusal};
+use super::options::{ClusterOptions, PoolOptions, Progress, Refusal};
 use crate::boot::driver;
 use crate::boot::image::System;
 use crate::boot::initramfs_files::Initramfs;
@@ -24,7 +24,7 @@ pub trait Launcher: Sync {
     fn check_host(&self) -> Result<()>;
 
     /// An error unless it supports these options.
-    fn check(&self, _options: &Options) -> std::result::Result<(), Refusal> {
+    fn check(&self, _options: &ClusterOptions) -> std::result::Result<(), Refusal> {
         Ok(())
     }
 

@@ -16,15 +16,16 @@ use vshmem_base::error::{error, Error, Result};
 use vshmem_devices::choose::Assigned;
 use vshmem_guest::hypervisor::qemu::PORT_NAME;
 
-/// The first slot of the root bus for ports, of which eight share one, and the first for other devices.
+/// The first slot of the root bus for ports, of which eight share one.
 const PORTS: usize = 2;
+/// The first slot of the root bus for other devices.
 const OTHERS: usize = 8;
 /// The slots for other devices; the last slot is the chipset's.
 const ROOM: usize = 0x1f - OTHERS;
 
 /// A pool that a domain starts with.
 pub struct Pool<'a> {
-    /// What it is.
+    /// The pool.
     pub granted: &'a Granted,
     /// The name of its file in `/dev/shm`, if that is used.
     pub file: String,
@@ -36,13 +37,13 @@ pub struct Pool<'a> {
 pub struct Devices<'a> {
     /// The pools that it starts with.
     pub pools: &'a [Pool<'a>],
-    /// How many it can be given later.
+    /// Ports for pools that it is granted later.
     pub spare: u32,
     /// Devices of the host that it has for itself.
     pub passed: &'a [Assigned],
-    /// Its disks, if its system is one of its own, whether it boots from them, and who opens them.
+    /// Its disks, if its system is one of its own, whether it boots from them, and the user that opens them.
     pub disks: Option<(&'a Attached, bool, RunsAs)>,
-    /// What it sees of this host.
+    /// The directories of this host that it sees.
     pub exports: &'a [Export],
     /// Its network cards.
     pub cards: &'a [Element],
@@ -50,7 +51,7 @@ pub struct Devices<'a> {
     pub channels: usize,
     /// The directory of its sockets.
     pub directory: &'a Path,
-    /// Where its console is written.
+    /// The file of its console's output.
     pub console: &'a Path,
 }
 
@@ -84,7 +85,7 @@ impl Devices<'_> {
         Ok(all)
     }
 
-    /// Those that are on the root bus, still without their addresses.
+    /// The elements of devices on the root bus, still without their addresses.
     fn on_root_bus(&self) -> Result<Vec<Element>> {
         let random = Element::new("backend").with("model", "random").text("/dev/urandom");
         let mut all = vec![
@@ -135,14 +136,14 @@ fn passed(device: &Assigned, bus: usize) -> Element {
         .with("bus", format!("{:#04x}", it.bus))
         .with("slot", format!("{:#04x}", it.device))
         .with("function", format!("{:#x}", it.function));
-    // Its driver is changed, and given back, by what knows who holds it.
+    // Its driver is changed and given back by the ledger's rules.
     let device = Element::new("hostdev").with("mode", "subsystem").with("type", "pci").with("managed", "no");
     device.and([Element::new("source").and([source]), address(bus, 0, 0)])
 }
 
-/// The disk with what is written to it over the image, and the seed. They need not survive this host, so
-/// nothing waits for its own disks. Whose they are is seen to: libvirt gives no file to somebody else, and
-/// the image stays its owner's.
+/// The disk, with its overlay over the image, and the seed. They need not survive this host, so nothing waits
+/// for its own disks. Their owners are set elsewhere: libvirt must give no file to another user, and the
+/// image stays its owner's.
 fn disk_elements(disks: &Attached, boots: bool, runs_as: RunsAs) -> Result<Vec<Element>> {
     let disk = |format: &str| {
         let driver = Element::new("driver").with("name", "qemu").with("type", format).with("cache", "unsafe");

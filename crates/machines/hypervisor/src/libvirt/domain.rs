@@ -19,11 +19,11 @@ pub struct DomainSpec<'a> {
     pub name: &'a str,
     /// Its UUID.
     pub uuid: &'a str,
-    /// What it is, for whoever lists domains.
+    /// A description for lists of domains.
     pub title: String,
     /// QEMU's program.
     pub emulator: &'a Path,
-    /// As whom it runs.
+    /// The user that it runs as.
     pub runs_as: RunsAs,
     /// Its accelerator.
     pub accel: Accel,
@@ -31,11 +31,11 @@ pub struct DomainSpec<'a> {
     pub cpus: u32,
     /// Memory in bytes.
     pub memory: u64,
-    /// Where it runs, if a placement was asked for.
+    /// Its placement, if one was asked for.
     pub placement: Option<&'a Placed>,
-    /// Where its threads may run, if not anywhere.
+    /// The processors of its threads, if they are pinned.
     pub pins: Option<&'a Pins>,
-    /// The pages of its memory, and how they are had.
+    /// The pages of its memory, and the threads that take them.
     pub backing: &'a Backing,
     /// How much memory its QEMU locks, in bytes, if libvirt is to permit that.
     pub locked: Option<u64>,
@@ -96,7 +96,7 @@ pub fn describe(spec: &DomainSpec<'_>) -> Result<String> {
         .document()
 }
 
-/// What it boots.
+/// The element of its kernel, or of its disk's boot loader.
 fn system(kernel: Option<&Loaded>) -> Result<Element> {
     let kind = Element::new("type").with("arch", "x86_64").with("machine", "q35").text("hvm");
     let system = Element::new("os").and([kind]);
@@ -112,7 +112,7 @@ fn system(kernel: Option<&Loaded>) -> Result<Element> {
 
 /// The user and group that libvirt has to be told.
 fn label(runs_as: RunsAs) -> Option<Element> {
-    let RunsAs::Told(user, group) = runs_as else {
+    let RunsAs::Explicit(user, group) = runs_as else {
         return None;
     };
     let label = Element::new("label").text(format!("+{user}:+{group}"));
@@ -125,7 +125,8 @@ fn label(runs_as: RunsAs) -> Option<Element> {
     )
 }
 
-/// What libvirt has no words for: room for pools behind ports, and no I/O ports there, which are scarce.
+/// QEMU's options that libvirt has no elements for: room for pools behind ports, and no I/O ports there,
+/// which are scarce.
 fn command_line(room: u64) -> Element {
     let words = [format!("pcie-root-port.pref64-reserve={room}"), "pcie-root-port.io-reserve=0".into()];
     let words = words.into_iter().flat_map(|word| ["-global".to_string(), word]);
@@ -142,7 +143,7 @@ mod tests {
             uuid: "u",
             title: title.into(),
             emulator: Path::new("/usr/bin/qemu-system-x86_64"),
-            runs_as: RunsAs::Told(65000, 108),
+            runs_as: RunsAs::Explicit(65000, 108),
             accel: Accel::Tcg,
             cpus: 1,
             memory: 512 << 20,

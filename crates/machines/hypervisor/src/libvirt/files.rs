@@ -1,7 +1,7 @@
-//! What a domain sees of this host, and the files that its QEMU opens.
+//! The files of this host that a domain sees, and those that its QEMU opens.
 //!
 //! libvirt's QEMU is in no sandbox of ours, in which a file tree could be put together. So each part of the
-//! host that machines see is a file system of its own (9p); what else there is, no machine can ask for.
+//! host that machines see is a file system of its own (9p), and no machine can ask for the rest.
 
 use super::uri::RunsAs;
 use std::fs::{self, Permissions};
@@ -13,10 +13,10 @@ use vshmem_base::error::{error, Explain, Result};
 use vshmem_guest::settings::exported::{share_tag, system_tag, Exported};
 use vshmem_session::share::Share;
 
-/// Where files are that QEMU opens as another user.
+/// The directory of files that QEMU opens as another user.
 const PUBLIC: &str = "/run/vshmem-libvirt";
 
-/// The mode of directories there.
+/// The mode of directories in [`PUBLIC`].
 const SEEN: u32 = 0o755;
 
 /// A directory of this host that a domain sees.
@@ -39,12 +39,12 @@ pub struct Files {
 }
 
 impl Files {
-    /// Those of a cluster whose QEMU runs as somebody.
+    /// The files of a cluster whose QEMU runs as this user.
     pub fn of(cluster: &str, runs_as: RunsAs) -> Result<Files> {
         let own = cluster_directory(cluster)?;
         let copies = match runs_as {
             RunsAs::Starter => None,
-            RunsAs::Other(_) | RunsAs::Told(..) => {
+            RunsAs::Other(_) | RunsAs::Explicit(..) => {
                 let directory = public(cluster);
                 open_directory(Path::new(PUBLIC), SEEN)?;
                 open_directory(&directory, SEEN)?;
@@ -103,7 +103,7 @@ impl Files {
     }
 }
 
-/// Removes what a cluster has outside of its own directory.
+/// Removes the files of a cluster outside of its own directory.
 pub fn remove(cluster: &str) -> Result<()> {
     let directory = public(cluster);
     match fs::remove_dir_all(&directory) {

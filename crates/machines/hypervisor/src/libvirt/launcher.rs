@@ -1,4 +1,4 @@
-//! libvirt as a launcher.
+//! The launcher `libvirt`.
 
 use super::devices::{Devices, Pool};
 use super::domain::{describe, DomainSpec, Loaded};
@@ -9,7 +9,7 @@ use super::{network, unfit};
 use crate::boot::driver;
 use crate::boot::image::{Image, System};
 use crate::boot::software::Software;
-use crate::launcher::options::{Options, PoolOptions, Progress, Refusal};
+use crate::launcher::options::{ClusterOptions, PoolOptions, Progress, Refusal};
 use crate::launcher::starting::settings;
 use crate::launcher::traits::{Facts, Launcher, StartOptions, Started};
 use crate::qemu::accel::Accel;
@@ -20,8 +20,8 @@ use crate::running::libvirt_domain::{end_uuid, Managed};
 use crate::running::virsh::{Domain, DENIED};
 use crate::running::Running;
 use crate::shared::affinity::Pins;
-use crate::shared::lent::{take_back, Borrower, Lent};
 use crate::shared::network::Link;
+use crate::shared::shm_link::{remove_links, LinkUser, ShmLink};
 use crate::shared::sockets::agent_socket;
 use crate::shared::{doorbell, front_end, logs, passed, pins};
 use crate::state::machine::{health_on_record, Health};
@@ -31,12 +31,12 @@ use std::time::Duration;
 use vshmem_base::error::{error, Result};
 use vshmem_guest::settings::exported::Exported;
 
-/// How long a front end may take to answer; of a machine that is too busy, the record is shown.
+/// Time that a front end may take to answer; of a machine that is too busy, the record is shown.
 const FRONT_END_TIMEOUT: Duration = Duration::from_millis(1500);
-/// What libvirt reckons with for QEMU itself beside the memory that it locks.
+/// Bytes that libvirt counts for QEMU itself beside the memory that it locks.
 const QEMU_ITSELF: u64 = 1 << 30;
 
-/// QEMU by way of libvirt.
+/// The launcher of QEMU by way of libvirt.
 pub struct Libvirt;
 
 impl Launcher for Libvirt {
@@ -64,7 +64,7 @@ impl Launcher for Libvirt {
         program::installed().map(drop)
     }
 
-    fn check(&self, options: &Options) -> std::result::Result<(), Refusal> {
+    fn check(&self, options: &ClusterOptions) -> std::result::Result<(), Refusal> {
         unfit::check(options)
     }
 
@@ -122,7 +122,7 @@ impl Launcher for Libvirt {
         Ok(software)
     }
 
-    /// That libvirt answers is seen before there is a pool.
+    /// Asks libvirt first, so that there is no pool if it does not answer.
     fn create_pool(&self, record: &mut Record) -> Result<()> {
         RunsAs::ask(&uri::of(record))?;
         Qemu.create_pool(record)
@@ -174,7 +174,7 @@ impl Launcher for Libvirt {
         managed(record, index).map_or(Ok(()), |managed| managed.pin(pins))
     }
 
-    /// Domains that a killed command has started, and did not write down; what was lent to domains.
+    /// Ends domains that a killed command has started and not written down, and removes links for domains.
     fn clear(&self, record: &Record) -> Result<()> {
         let uri = uri::of(record);
         for machine in &record.machines {
@@ -183,7 +183,7 @@ impl Launcher for Libvirt {
                 let name = name_of(record, machine);
                 end_uuid(&Domain { name, connect: Some(uri.clone()) }, &uuid);
             }
-            take_back(&uuid);
+            remove_links(&uuid);
         }
         network::remove(record, &uri)?;
         files::remove(&record.name)
@@ -243,14 +243,15 @@ fn start(record: &Record, index: usize, options: &StartOptions, is_networked: bo
         disks.give(user)?;
     }
     let cards = network::cards(record, machine, &uri::of(record), is_networked)?;
-    let borrower = Borrower { uuid: &uuid, user: runs_as.user() };
+    let link_user = LinkUser { uuid: &uuid, user: runs_as.user() };
     let sockets = machine.pools.iter().zip(options.doorbell_sockets);
-    let lent: Vec<Option<Lent>> = sockets
-        .map(|(pool, socket)| socket.is_none().then(|| Lent::to(pool, borrower)).transpose())
+    let shm_link: Vec<Option<ShmLink>> = sockets
+        .map(|(pool, socket)| socket.is_none().then(|| ShmLink::make(pool, link_user)).transpose())
         .collect::<Result<_>>()?;
-    let pools = machine.pools.iter().zip(options.doorbell_sockets).zip(&lent);
-    let pools: Vec<Pool<'_>> =
-        pools.map(|((granted, socket), lent)| pool_of(granted, socket.as_deref(), lent.as_ref())).collect();
+    let pools = machine.pools.iter().zip(options.doorbell_sockets).zip(&shm_link);
+    let pools: Vec<Pool<'_>> = pools
+        .map(|((granted, socket), shm_link)| pool_of(granted, socket.as_deref(), shm_link.as_ref()))
+        .collect();
     let rules = record.options.as_ref().map(|options| options.pages).unwrap_or_default();
     let backing = prealloc::backing(machine.pages.given, rules, machine.placement.as_deref());
     let locked = passed::locked(
@@ -311,7 +312,7 @@ fn start(record: &Record, index: usize, options: &StartOptions, is_networked: bo
     Ok(managed)
 }
 
-fn pool_of<'a>(granted: &'a Granted, socket: Option<&'a Path>, lent: Option<&Lent>) -> Pool<'a> {
-    let file = lent.map_or(&granted.name, |lent| &lent.name).clone();
+fn pool_of<'a>(granted: &'a Granted, socket: Option<&'a Path>, shm_link: Option<&ShmLink>) -> Pool<'a> {
+    let file = shm_link.map_or(&granted.name, |shm_link| &shm_link.name).clone();
     Pool { granted, file, doorbell: socket }
 }

@@ -1,4 +1,4 @@
-//! What domains, and the networks between them, are called.
+//! The names and UUIDs of domains, and of the networks between them.
 
 use crate::state::record::{Machine, Record};
 use vshmem_base::directories::{boot_id, cluster_directory};

@@ -15,7 +15,7 @@ use vshmem_base::interface;
 use vshmem_base::user::uid;
 use vshmem_guest::settings::uplink::Means;
 
-/// The cards of a machine, still without their addresses on a bus. What they are connected with is there.
+/// The cards of a machine, still without their addresses on a bus. Their networks exist.
 pub fn cards(record: &Record, machine: &Machine, uri: &str, is_networked: bool) -> Result<Vec<Element>> {
     let mut all = Vec::new();
     if is_networked {

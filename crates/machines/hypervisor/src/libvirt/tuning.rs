@@ -1,4 +1,4 @@
-//! A domain's cores and memory: what it sees of them, where they are, and the pages of its memory.
+//! The cores and memory of a domain: their topology, their placement, and the pages of its memory.
 
 use crate::qemu::accel::Accel;
 use crate::qemu::placed::{room, Backing, FAR};
@@ -9,7 +9,7 @@ use vshmem_placement::pages::Pages;
 use vshmem_placement::plan::{GuestNode, Placed};
 use vshmem_placement::rules::Memory;
 
-/// What of the processor costs an emulated machine time: see [`Accel::arguments`].
+/// Features of the processor that cost an emulated machine time: see [`Accel::arguments`].
 const SLOW: [&str; 3] = ["la57", "erms", "fsrm"];
 
 /// The elements for a machine with so many virtual cores.
@@ -98,7 +98,7 @@ fn nodes(placed: &Placed) -> Element {
     Element::new("numatune").and([all]).and(each)
 }
 
-/// The pages of its memory, and how they are had. Memory that is somewhere for a reason is not merged with
+/// The pages of its memory, and the threads that take them. Memory that is bound to nodes is not merged with
 /// that of others (KSM).
 fn memory(backing: &Backing, is_bound: bool) -> Option<Element> {
     let mut parts = Vec::new();

@@ -1,6 +1,6 @@
 //! The options that libvirt can't serve.
 
-use crate::launcher::options::{Options, Place, Refusal};
+use crate::launcher::options::{ClusterOptions, Refusal, RefusedOption};
 use vshmem_base::user::uid;
 use vshmem_guest::settings::uplink::Means;
 use vshmem_placement::pages::Pages;
@@ -19,21 +19,21 @@ const SMALL: &str =
     start the machines itself";
 
 /// An error if libvirt can't do what is asked for.
-pub fn check(options: &Options) -> Result<(), Refusal> {
+pub fn check(options: &ClusterOptions) -> Result<(), Refusal> {
     if options.network && uid() != 0 {
-        return Err(Refusal::new(Place::Network, ROOTS));
+        return Err(Refusal::new(RefusedOption::Network, ROOTS));
     }
     if options.uplink.as_ref().is_some_and(|uplink| uplink.by == Means::User) {
-        return Err(Refusal::new(Place::Uplink, USER));
+        return Err(Refusal::new(RefusedOption::Uplink, USER));
     }
     let small = options.machines.iter().position(|machine| machine.pages == Some(Pages::Small));
     if let Some(index) = small {
-        return Err(Refusal::new(Place::Pages(index), SMALL));
+        return Err(Refusal::new(RefusedOption::Pages(index), SMALL));
     }
     match options.pools.iter().find(|pool| pool.name.contains('.')) {
         Some(pool) => {
             let what = "libvirt takes no dots in names of pools: choose another";
-            Err(Refusal::new(Place::Pool(pool.name.clone()), what))
+            Err(Refusal::new(RefusedOption::Pool(pool.name.clone()), what))
         }
         None => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! Which libvirt starts machines, and as whom its QEMU runs.
+//! The URI of the libvirt that starts machines, and the user that its QEMU runs as.
 
 use crate::running::virsh::Domain;
 use crate::state::record::Record;
@@ -7,8 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use vshmem_base::error::{error, Error, Result};
 use vshmem_base::user;
 
-/// That of the user who asks, and that of the host.
+/// The URI of the caller's own libvirt.
 const SESSION: &str = "qemu:///session";
+/// The URI of the host's libvirt.
 const SYSTEM: &str = "qemu:///system";
 
 /// The URI for this user: root's machines are the host's.
@@ -42,15 +43,15 @@ pub fn of(record: &Record) -> String {
     record.service.clone().unwrap_or_else(|| default().into())
 }
 
-/// As whom libvirt's QEMU runs.
+/// The user that libvirt's QEMU runs as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunsAs {
-    /// As its starter.
+    /// Its starter.
     Starter,
-    /// As the user of this number, as libvirt is configured.
+    /// The user of this number, as libvirt is configured.
     Other(u32),
-    /// As this user and group, which libvirt has to be told: else it would be root.
-    Told(u32, u32),
+    /// This user and group, which libvirt has to be told: else it would be root.
+    Explicit(u32, u32),
 }
 
 impl RunsAs {
@@ -74,7 +75,7 @@ impl RunsAs {
         Ok(match configured {
             Some(0) | None => {
                 let user = user::without_account()?;
-                RunsAs::Told(user, kvm_group().unwrap_or(user))
+                RunsAs::Explicit(user, kvm_group().unwrap_or(user))
             }
             Some(user) => RunsAs::Other(user),
         })
@@ -84,7 +85,7 @@ impl RunsAs {
     pub fn user(self) -> Option<u32> {
         match self {
             RunsAs::Starter => None,
-            RunsAs::Other(user) | RunsAs::Told(user, _) => Some(user),
+            RunsAs::Other(user) | RunsAs::Explicit(user, _) => Some(user),
         }
     }
 }

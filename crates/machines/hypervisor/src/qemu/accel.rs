@@ -1,4 +1,4 @@
-//! KVM or TCG.
+//! QEMU's accelerator: KVM or TCG.
 
 use super::tsc;
 use std::fs::{self, File};
@@ -6,7 +6,7 @@ use std::fs::{self, File};
 /// Bits of an address in the memory of a machine whose instructions are translated.
 const TRANSLATED_BITS: u32 = 40;
 
-/// QEMU's accelerator.
+/// An accelerator of QEMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accel {
     /// Virtualization by the processor.

@@ -1,4 +1,4 @@
-//! QEMU's arguments as they are put together.
+//! QEMU's arguments: words, and the descriptors that they name.
 
 use crate::shared::sandbox::{path_of, Descriptor, Descriptors};
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! The disks of a machine that boots a system of its own: what it writes lies over an image that stays as it
-//! is, and cloud-init in it reads the seed.
+//! The disks of a machine that boots a system of its own: an overlay over an image that stays as it is, and
+//! the seed, which cloud-init reads.
 
 use super::arguments::Arguments;
 use super::netdev;
@@ -17,14 +17,14 @@ use vshmem_guest::settings::Settings;
 
 /// The disks of a machine.
 pub struct Attached {
-    /// The image and its format, and what the machine writes; none without a disk.
+    /// The image, its format and the overlay; none without a disk.
     pub disk: Option<(PathBuf, Format, PathBuf)>,
     /// The seed.
     pub seed: PathBuf,
 }
 
 impl Attached {
-    /// Makes those of the machine with this index. What it has written before stays.
+    /// Makes the disks of the machine with this index. An overlay that exists stays.
     pub fn make(record: &Record, index: usize, system: &System, settings: &Settings) -> Result<Attached> {
         let machine = &record.machines[index];
         let disks = Disks::of(&record.name, &machine.name)?;
@@ -37,7 +37,7 @@ impl Attached {
         Ok(Attached { disk: base.map(|(image, format)| (image, format, disks.overlay)), seed: disks.seed })
     }
 
-    /// Makes them another user's, who opens them.
+    /// Gives the disks to another user, which opens them.
     pub fn give(&self, user: u32) -> Result<()> {
         let written = self.disk.as_ref().map(|(_, _, written)| written);
         written.into_iter().chain([&self.seed]).try_for_each(|file| {
@@ -46,7 +46,8 @@ impl Attached {
         })
     }
 
-    /// Adds them to QEMU's arguments. They need not survive this host, so nothing waits for its own disks.
+    /// Adds the disks to QEMU's arguments. They need not survive this host, so nothing waits for its own
+    /// disks.
     pub fn add(&self, out: &mut Arguments) {
         if let Some((image, format, written)) = &self.disk {
             node(out, "image", Descriptor::Read(image.clone()), *format, ("read-only=on", ""));
@@ -60,7 +61,8 @@ impl Attached {
     }
 }
 
-/// Adds a disk image as a node of this name: options of its file as well, and its own.
+/// Adds a disk image as a node of this name. `both` are options of the image and of its file, `own` those of
+/// the image only.
 fn node(out: &mut Arguments, name: &str, file: Descriptor, format: Format, (both, own): (&str, &str)) {
     let file = out.set(file);
     out.add("-blockdev", &format!("driver=file,node-name={name}-file,filename={file},{both}"));

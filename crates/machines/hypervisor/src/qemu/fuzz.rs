@@ -9,7 +9,7 @@ use serde_json::Value;
 /// A parser under test.
 type Reader = fn(&[u8]);
 
-/// All of them, by name.
+/// The parsers, by name.
 pub const READERS: &[(&str, Reader)] = &[("monitor", monitor), ("attached", attached)];
 
 /// Answers of QEMU's monitor.

@@ -1,4 +1,4 @@
-//! QEMU as a launcher.
+//! The launcher `qemu`.
 
 use super::accel::Accel;
 use super::disks::Attached;
@@ -40,17 +40,17 @@ const HUGE: u64 = 2 << 20;
 /// of them: it has room for 32 such messages.
 pub const CHANNELS: usize = 12;
 
-/// How long QEMU may take until it answers.
+/// Time that QEMU may take until it answers.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// The same if it has devices, besides the time that memory takes.
+/// Time that QEMU may take until it answers if it has devices, besides the time that memory takes.
 const DEVICES_TIMEOUT: Duration = Duration::from_secs(120);
-/// Bytes of memory that a host takes in a second at least.
-const SLOWEST: u64 = 256 << 20;
+/// Bytes of memory that a host takes in a second at the least.
+const MIN_MEMORY_RATE: u64 = 256 << 20;
 
 /// The name of a cluster's pool in its machines.
 const DEFAULT: &str = "default";
 
-/// QEMU, on KVM or TCG.
+/// The launcher of QEMU, on KVM or TCG.
 pub struct Qemu;
 
 impl Launcher for Qemu {
@@ -98,7 +98,7 @@ impl Launcher for Qemu {
         Ok(())
     }
 
-    /// Behind a spare port, and as persistent memory where there is room for it.
+    /// Whether there is a spare port, and room for persistent memory if the pool is that.
     fn can_grant(&self, record: &Record, machine: &Machine, pool: &PoolOptions) -> bool {
         let later = machine.pools.len().saturating_sub(machine.first_pools.len());
         let has_port = later < record.ports.spare as usize && pool.size <= record.ports.largest;
@@ -313,7 +313,7 @@ fn monitor(record: &Record, index: usize, process: &Process) -> Result<Qmp> {
     let patience = match machine.devices.is_empty() {
         true => START_TIMEOUT,
         // All memory is taken before it answers.
-        false => DEVICES_TIMEOUT + Duration::from_secs(machine.memory / SLOWEST),
+        false => DEVICES_TIMEOUT + Duration::from_secs(machine.memory / MIN_MEMORY_RATE),
     };
     Qmp::await_at(&socket, patience, || match process.alive() {
         true => Ok(()),
@@ -321,8 +321,8 @@ fn monitor(record: &Record, index: usize, process: &Process) -> Result<Qmp> {
     })
 }
 
-/// What QEMU's mapping of a pool is aligned to: to its pages, so that these are large for QEMU, too; those of
-/// a hugetlbfs can't be mapped otherwise.
+/// The alignment of QEMU's mapping of a pool, in bytes: the pool's pages, so that these are large for QEMU,
+/// too; those of a hugetlbfs can't be mapped otherwise.
 fn alignment(pool: &Granted) -> Option<u64> {
     let page = rustix::fs::statfs(&pool.path).map_or(0, |it| it.f_bsize as u64);
     (pool.size >= HUGE || is_dax(&pool.transport)).then(|| page.max(HUGE))

@@ -1,4 +1,4 @@
-//! QEMU.
+//! QEMU: machines are its processes, in sandboxes.
 //!
 //! | module | subject |
 //! | --- | --- |

@@ -32,7 +32,7 @@ pub struct PoolFile<'a> {
     pub path: &'a Path,
     /// Its size in bytes, a power of two.
     pub size: u64,
-    /// What QEMU's mapping of it is aligned to, in bytes, if that matters.
+    /// The alignment of QEMU's mapping of it, in bytes, if that matters.
     pub align: Option<u64>,
     /// The socket at which the back end serves it, if it has doorbells.
     pub doorbell: Option<&'a Path>,
@@ -40,9 +40,9 @@ pub struct PoolFile<'a> {
     pub dax: bool,
 }
 
-/// What a machine consists of.
+/// The parts of a machine.
 pub struct MachineSpec<'a> {
-    /// What the host passes to the machine.
+    /// The settings that the host passes to the machine.
     pub settings: &'a Settings,
     /// The name of the QEMU process in process lists.
     pub title: String,
@@ -52,11 +52,11 @@ pub struct MachineSpec<'a> {
     pub cpus: u32,
     /// Memory in bytes.
     pub memory: u64,
-    /// Where it runs, if a placement was asked for.
+    /// Its placement, if one was asked for.
     pub placement: Option<&'a Placed>,
     /// Devices of the host that it has for itself.
     pub devices: &'a [Assigned],
-    /// The pages of its memory, and how they are had.
+    /// The pages of its memory, and the threads that take them.
     pub backing: Backing,
     /// The kernel that it boots; none: its disk's boot loader finds one.
     pub kernel: Option<Loaded>,
@@ -70,7 +70,7 @@ pub struct MachineSpec<'a> {
     pub ports: Ports,
     /// Its ends of the links to its neighbours, if it has a network.
     pub links: Option<Vec<Link>>,
-    /// What connects it with a network outside, if something does.
+    /// The opened uplink, if it has one.
     pub uplink: Option<Opened>,
     /// Index of the machine, for its MAC address.
     pub index: u32,
@@ -88,10 +88,10 @@ pub struct Loaded {
     pub parameters: String,
 }
 
-/// The board.
+/// The board of a machine.
 const MACHINE: &str = "q35";
-/// The same without what only boot loaders and other systems' drivers use: firmware and kernel look for each
-/// of these, and wait for some.
+/// The board without devices that only boot loaders and other systems' drivers use: firmware and kernel look
+/// for each of these, and wait for some.
 const BARE_MACHINE: &str = "q35,smm=off,sata=off,smbus=off,i8042=off,hpet=off";
 
 /// System calls that QEMU must not make, even if a machine takes it over. Cores are pinned from outside.
@@ -101,7 +101,7 @@ const SECCOMP: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resour
 pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
     let mut out = Arguments::default();
     out.add("-name", &spec.title);
-    // The threads of processors are called so, for whoever looks where they run (vshmem doctor).
+    // vshmem doctor knows the threads of processors by these names.
     out.add("-name", "debug-threads=on");
     out.words.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(String::from));
     out.add("-sandbox", SECCOMP);
@@ -232,7 +232,7 @@ fn network(out: &mut Arguments, links: &[Link], index: u32) {
     out.add("-device", &format!("virtio-net-pci,netdev=net,mac={},romfile=", netdev::mac(index)));
 }
 
-/// The card by which the machine is on a network outside, and what is behind it.
+/// The card of the machine's uplink, and its network backend.
 fn uplink(out: &mut Arguments, opened: &Opened, mac: &str) {
     let (kind, end) = match opened {
         Opened::Tap(tap) => ("tap", tap),

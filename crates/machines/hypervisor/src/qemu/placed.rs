@@ -8,7 +8,7 @@ use vshmem_placement::pages::Pages;
 use vshmem_placement::plan::{Guest, Placed};
 use vshmem_placement::rules::Memory;
 
-/// The distances that ACPI has a place for, but for a node's to itself.
+/// The distances between two nodes that ACPI can express.
 pub const FAR: std::ops::RangeInclusive<u64> = 11..=254;
 
 /// Processors that a machine has room for. With at most one, TCG emulates locked instructions by plain loads
@@ -32,12 +32,12 @@ pub fn processors(cpus: u32, guest: Option<&Guest>) -> String {
     format!("cpus={cpus},maxcpus={room}{}", topology.unwrap_or_default())
 }
 
-/// The pages of a machine's memory, and how they are had.
+/// The backing of a machine's memory: its pages, and the threads that take them.
 #[derive(Debug, Clone, Default)]
 pub struct Backing {
     /// The pages; `None`: what the kernel gives.
     pub pages: Option<Pages>,
-    /// So many threads take all of it before the machine boots; 0: it is taken as it is touched.
+    /// Number of threads that take all of it before the machine boots; 0: it is taken as it is touched.
     pub threads: u32,
     /// The processors on which they do so, by the host's node that the memory comes from.
     pub near: BTreeMap<u32, CpuSet>,

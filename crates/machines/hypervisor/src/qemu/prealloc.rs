@@ -1,5 +1,5 @@
-//! A machine's memory that QEMU takes before the machine boots: by how many threads, and how that goes.
-//! Meanwhile it answers nobody, so the kernel is asked how much it has (proc_pid_status(5)).
+//! The preallocation of a machine's memory, which QEMU takes before the machine boots: its threads and its
+//! progress. Meanwhile QEMU does not answer, so the kernel is asked how much it has (proc_pid_status(5)).
 
 use super::placed::Backing;
 use super::program;
@@ -13,22 +13,22 @@ use vshmem_placement::cpuset::CpuSet;
 use vshmem_placement::pages::{PageRules, Pages, Populated};
 use vshmem_placement::plan::Placed;
 
-/// How often the kernel is asked. A process has 100 MiB after as long.
-const INTERVAL: Duration = Duration::from_millis(10);
-/// How often somebody is told.
-const TELL: Duration = Duration::from_secs(1);
-/// QEMU that has taken nothing for so long is not waited for any more.
+/// Time between questions to the kernel. A process takes some 100 MiB meanwhile.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Time between reports of progress.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Time without progress after which QEMU is not waited for any more.
 const STANDSTILL: Duration = Duration::from_secs(30);
-/// The most threads that are of use.
-const MOST: usize = 16;
-/// No host takes that long to give a machine its memory.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
-/// What QEMU gives each of its threads at the least, in bytes.
-const PART: u64 = 64 << 20;
+/// Threads that are of use.
+const MAX_THREADS: usize = 16;
+/// Time that is longer than any host takes to give a machine its memory.
+const MAX_TIME: Duration = Duration::from_secs(24 * 3600);
+/// Bytes that QEMU gives each of its threads at the least.
+const MIN_PER_THREAD: u64 = 64 << 20;
 /// The first QEMU that can say where its threads run.
 const CONTEXTS: (u32, u32) = (7, 2);
 
-/// How a machine's memory is had: in these pages, and by threads near to the nodes that it comes from.
+/// The backing of a machine's memory: these pages, and threads near to the nodes that it comes from.
 pub fn backing(pages: Option<Pages>, rules: PageRules, placed: Option<&Placed>) -> Backing {
     let is_ahead = rules.prealloc || pages.and_then(Pages::reserved).is_some();
     if !is_ahead {
@@ -42,12 +42,12 @@ pub fn backing(pages: Option<Pages>, rules: PageRules, placed: Option<&Placed>) 
     };
     let cores: CpuSet = near.iter().flat_map(|(_, cores)| cores.iter()).collect();
     let cores = if cores.is_empty() { affinity::available_cores().len() } else { cores.len() };
-    let threads = if rules.threads > 0 { rules.threads } else { cores.clamp(1, MOST) as u32 };
+    let threads = if rules.threads > 0 { rules.threads } else { cores.clamp(1, MAX_THREADS) as u32 };
     Backing { pages, threads, near: near.into_iter().collect() }
 }
 
-/// Waits until QEMU has taken a machine's memory, and tells how that goes. `None` if it does not come to
-/// that: QEMU has ended, or stands still.
+/// Waits until QEMU has taken a machine's memory, and reports progress. `None`: QEMU has ended, or makes no
+/// progress.
 pub fn wait(
     process: &Process,
     name: &str,
@@ -55,7 +55,7 @@ pub fn wait(
     backing: &Backing,
     report: &mut dyn FnMut(Progress),
 ) -> Result<Option<Populated>> {
-    let threads = u64::from(backing.threads).min(bytes.div_ceil(PART)) as u32;
+    let threads = u64::from(backing.threads).min(bytes.div_ceil(MIN_PER_THREAD)) as u32;
     let field = match backing.pages.and_then(Pages::reserved) {
         Some(_) => "HugetlbPages",
         None => "RssAnon",
@@ -64,7 +64,7 @@ pub fn wait(
     let mut begun = Instant::now();
     let (mut told, mut grown, mut last) = (begun, begun, there());
     let first = last;
-    interrupt::poll(LONGEST, INTERVAL, || {
+    interrupt::poll(MAX_TIME, POLL_INTERVAL, || {
         let (now, at) = (there(), Instant::now());
         if now == first && first < bytes {
             begun = at;
@@ -81,7 +81,7 @@ pub fn wait(
         if !process.alive() || grown.elapsed() > STANDSTILL {
             return Ok(Some(None));
         }
-        if told.elapsed() > TELL {
+        if told.elapsed() > REPORT_INTERVAL {
             told = at;
             report(Progress::Message(format!("taking {} for {name}: {so_far}", size::show(bytes))));
         }

@@ -1,4 +1,4 @@
-//! Finds out whether machines run on KVM, by booting one. That `/dev/kvm` can be opened says little: nested
+//! The probe whether machines run on KVM: it boots one. That `/dev/kvm` can be opened says little: nested
 //! virtualization may fail with any stock kernel.
 
 use super::accel::Accel;
@@ -19,7 +19,7 @@ use vshmem_base::interrupt;
 use vshmem_base::user::{self, uid};
 use vshmem_guest::settings::{Settings, PROBE_MARK};
 
-/// How long a machine may take to boot on KVM. It takes about a second.
+/// Time that a machine may take to boot on KVM. It takes about a second.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Chooses the accelerator by what the user wants and what works, and describes the choice.

@@ -1,16 +1,16 @@
-//! How fast this host's time-stamp counter is, which machines without KVM see as theirs.
+//! The rate of this host's time-stamp counter, which machines without KVM see as theirs.
 //!
-//! A kernel finds that out by a timer, once, as it starts. Where its processor is put off in the middle of
-//! that, it takes the counter for slower than it is, and from then on its clock runs fast, up to some four
-//! times: it corrects by 1 % at the most. So it is told (`tsc_early_khz`).
+//! A kernel measures it by a timer, once, as it starts. Where its processor is put off in the middle of that,
+//! it takes the counter for slower than it is, and from then on its clock runs fast, up to some four times:
+//! it corrects by 1 % at the most. So it is told (`tsc_early_khz`).
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// For how long is measured: what is wrong at both ends is a hundred thousandth of it.
-const SPAN: Duration = Duration::from_millis(25);
-/// So often both clocks are read, for the time when nothing came between.
-const TRIES: u32 = 20;
+/// Time of a measurement: the error at both ends is a hundred thousandth of it.
+const MEASURE_TIME: Duration = Duration::from_millis(25);
+/// Readings of both clocks, of which the one without an interruption between the clocks counts.
+const READS: u32 = 20;
 
 /// Thousands of counts in a second; `None` if there is no such counter. Measured once.
 pub fn khz() -> Option<u32> {
@@ -21,7 +21,7 @@ pub fn khz() -> Option<u32> {
 #[cfg(target_arch = "x86_64")]
 fn measure() -> Option<u32> {
     let (from, first) = read();
-    std::thread::sleep(SPAN);
+    std::thread::sleep(MEASURE_TIME);
     let (to, last) = read();
     let span = to.duration_since(from).as_nanos();
     let counts = u128::from(last.checked_sub(first)?);
@@ -33,12 +33,12 @@ fn measure() -> Option<u32> {
     None
 }
 
-/// What both clocks say at a moment.
+/// The values of both clocks at a moment.
 #[cfg(target_arch = "x86_64")]
 fn read() -> (Instant, u64) {
     // SAFETY: every processor of this architecture has the instruction.
     let count = || unsafe { core::arch::x86_64::_rdtsc() };
-    let readings = (0..TRIES).map(|_| {
+    let readings = (0..READS).map(|_| {
         let (before, now, after) = (count(), Instant::now(), count());
         let took = after.wrapping_sub(before);
         (took, now, before.wrapping_add(took / 2))

@@ -1,4 +1,4 @@
-//! Attaches machines that Vshmem did not start, and detaches them.
+//! The attachment of machines that Vshmem did not start, and its end.
 
 use super::attached::{self, Attached, Monitor, VERSION};
 use super::qmp::{Qmp, ANSWER_TIMEOUT};
@@ -26,10 +26,11 @@ pub struct AttachOptions {
     pub doorbell: Option<bool>,
 }
 
-/// QEMU's ids of the channel that is added to a machine without one, and of the channel's port.
+/// QEMU's id of the channel that is added to a machine without one.
 const CHANNEL: &str = "vshmem-agent";
+/// QEMU's id of that channel's port.
 const PLUG: &str = "vshmem-agent-port";
-/// How long a front end may take to notice its channel.
+/// Time that a front end may take to notice its channel.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A machine that was attached.

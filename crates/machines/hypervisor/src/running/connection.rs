@@ -1,4 +1,4 @@
-//! How a machine's QEMU and its front end are reached.
+//! The connection to a machine: its QEMU's monitor, and the channel to its front end.
 
 use super::attached::{Attached, Monitor};
 use super::plug::{self, Channel};
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use vshmem_base::error::Result;
 
-/// How a machine's QEMU and its front end are reached.
+/// The connection to a machine: its QEMU's monitor, and the channel to its front end.
 pub struct Connection {
     /// The monitor of its QEMU.
     pub monitor: Monitor,
@@ -21,7 +21,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// To a cluster's machine.
+    /// The connection to a cluster's machine.
     pub fn to_machine(record: &Record, machine: &Machine) -> Result<Connection> {
         let directory = record.machine_directory(machine)?;
         if let Some(managed) = machine.runs.as_ref().and_then(Running::managed) {
@@ -39,7 +39,7 @@ impl Connection {
         })
     }
 
-    /// To an attached machine.
+    /// The connection to an attached machine.
     pub fn to_attached(record: &Attached) -> Connection {
         Connection { monitor: record.monitor.clone(), label: record.channel.clone(), socket: None }
     }

@@ -20,7 +20,8 @@ pub struct AttachedStatus {
     pub health: Option<Health>,
 }
 
-/// How long QEMU and a front end may each take to answer; of a machine that is too busy, the record is shown.
+/// Time that QEMU and a front end may each take to answer; of a machine that is too busy, the record is
+/// shown.
 const TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// The health of a cluster's machine.

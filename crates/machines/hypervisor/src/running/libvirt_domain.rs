@@ -10,17 +10,17 @@ use vshmem_base::error::{error, Explain, Result};
 use vshmem_base::interrupt;
 use vshmem_base::process::Process;
 
-/// How long libvirt may take until nothing is left of a domain that was ended.
+/// Time that libvirt may take until nothing is left of a domain that was ended.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A domain, and the QEMU that it is.
+/// A domain that libvirt manages, and its QEMU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Managed {
     /// The domain.
     pub libvirt: Domain,
     /// Its UUID, which other domains that get its name don't have.
     pub uuid: String,
-    /// The user that its QEMU runs as, if not the one who started it.
+    /// The user that its QEMU runs as, if not its starter.
     pub user: Option<u32>,
     /// Its QEMU.
     pub process: Process,
@@ -35,7 +35,7 @@ impl Managed {
         Ok(Managed { libvirt, uuid, user, process })
     }
 
-    /// It has not ended.
+    /// Whether it has not ended.
     pub fn alive(&self) -> bool {
         self.process.alive()
     }
@@ -77,8 +77,8 @@ impl Managed {
     }
 }
 
-/// Ends what runs under a UUID, and removes a definition that somebody has made of it. Whether that was so is
-/// seen afterwards.
+/// Ends the domain of a UUID, and removes a definition of it that a user has made. The caller checks the
+/// result.
 pub fn end_uuid(libvirt: &Domain, uuid: &str) {
     let _ = libvirt.virsh(&["destroy", uuid], "");
     let _ = libvirt.virsh(&["undefine", uuid], "");

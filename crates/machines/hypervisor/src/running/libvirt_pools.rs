@@ -4,20 +4,20 @@ use super::pci::FreeBus;
 use super::ports::Generation;
 use crate::running::virsh::{Domain, DENIED};
 use crate::shared::doorbell::VECTORS;
-use crate::shared::lent::{Borrower, Lent};
+use crate::shared::shm_link::{LinkUser, ShmLink};
 use crate::shared::xml::{text_of, Element};
 use crate::state::record::Granted;
 use std::path::Path;
 use vshmem_base::error::{error, Error, Result};
 
-/// Plugs a pool into a domain, by way of libvirt. Its file is lent to the `borrower`, or is where libvirt
-/// finds it.
+/// Plugs a pool into a domain, by way of libvirt. Its file gets a link for the `link_user`, or is where
+/// libvirt finds it.
 pub fn plug(
     domain: &Domain,
     pool: &Granted,
     doorbell: Option<&Path>,
     bus: &FreeBus,
-    borrower: Option<Borrower<'_>>,
+    link_user: Option<LinkUser<'_>>,
 ) -> Result<()> {
     if let Some(transport) = &pool.transport {
         return Err(error!("a domain of libvirt can't be given a pool by {transport} while it runs")
@@ -25,15 +25,15 @@ pub fn plug(
     }
     let number = bus.bus.strip_prefix("pci.").and_then(|number| number.parse().ok());
     let number = number.ok_or_else(|| error!("the port {} is none of libvirt's", bus.bus))?;
-    let lent = match (doorbell, borrower) {
-        (None, Some(borrower)) => Some(Lent::to(pool, borrower)?),
-        (None, None) => Some(Lent::in_place(&pool.path)?),
+    let shm_link = match (doorbell, link_user) {
+        (None, Some(link_user)) => Some(ShmLink::make(pool, link_user)?),
+        (None, None) => Some(ShmLink::in_place(&pool.path)?),
         (Some(_), _) => None,
     };
-    let file = lent.as_ref().map_or(&pool.name, |lent| &lent.name);
+    let file = shm_link.as_ref().map_or(&pool.name, |shm_link| &shm_link.name);
     let xml = shmem(pool, file, doorbell, (Generation::new(), number))?.document()?;
-    // What is lent is called otherwise each time that the host boots.
-    let called = if borrower.is_some() { "vshmem-*" } else { file.as_str() };
+    // Links have other names in each boot of the host.
+    let called = if link_user.is_some() { "vshmem-*" } else { file.as_str() };
     domain.attach(&xml).map_err(|why| explained(why, called))
 }
 

@@ -1,5 +1,5 @@
-//! A machine that runs: what it is on this host, how QEMU is reached, and how pools are given to it and taken
-//! from it.
+//! A machine that runs: its process or domain on this host, the connection to its QEMU, and granting and
+//! revoking pools.
 //!
 //! | module | subject |
 //! | --- | --- |
@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vshmem_base::process::Process;
 
-/// What runs a machine.
+/// The process or domain that runs a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Running {
@@ -46,7 +46,7 @@ pub enum Running {
 }
 
 impl Running {
-    /// It has not ended.
+    /// Whether it has not ended.
     pub fn alive(&self) -> bool {
         match self {
             Running::Libvirt(managed) => managed.alive(),
@@ -64,7 +64,7 @@ impl Running {
         }
     }
 
-    /// Its pid, if it is a process.
+    /// Its pid, if it is a process of this host.
     pub fn pid(&self) -> Option<i32> {
         self.process().map(|process| process.pid)
     }

@@ -29,7 +29,7 @@ pub struct FreeBus {
 /// A machine's pool devices and free buses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Devices {
-    /// Pools.
+    /// The devices of pools.
     pub plugged: Vec<PoolDevice>,
     /// Free buses.
     pub free: Vec<FreeBus>,
@@ -41,7 +41,7 @@ const PORTS: [(u64, u64); 3] = [(0x1b36, 0x0c), (0x8086, 0x3420), (0x104c, 0x823
 const I440FX: (u64, u64) = (0x8086, 0x1237);
 const I440FX_BUS: &str = "pci.0";
 
-/// From the answer to `query-pci`.
+/// The devices in an answer to `query-pci`.
 pub fn read(answer: &Value) -> Result<Devices> {
     let mut devices = Devices::default();
     let buses = answer.as_array();
@@ -108,15 +108,16 @@ fn visit(device: &Value, devices: &mut Devices) {
     behind.iter().for_each(|device| visit(device, devices));
 }
 
-/// QEMU only knows bus numbers that the machine's firmware has assigned. There is one PCI domain.
+/// The address of a device, if it has one: QEMU only knows bus numbers that the machine's firmware has
+/// assigned. There is one PCI domain.
 fn address(device: &Value) -> Option<String> {
     let number = |key: &str| device.get(key).and_then(Value::as_u64);
     let (bus, slot, function) = (number("bus")?, number("slot")?, number("function")?);
     Some(format!("0000:{bus:02x}:{slot:02x}.{function}"))
 }
 
-/// BAR 2 is the pool, or BAR 4 what leads to persistent memory. If it is not mapped, its address is -1, or 0
-/// if the kernel had no room for it.
+/// Whether the machine has mapped a pool's device. BAR 2 is the pool, or BAR 4 leads to persistent memory. If
+/// it is not mapped, its address is -1, or 0 if the kernel had no room for it.
 fn is_mapped(device: &Value) -> bool {
     let is_memory = |region: &&Value| matches!(region.get("bar").and_then(Value::as_u64), Some(2 | 4));
     let memory = list(device, "regions").iter().find(is_memory);

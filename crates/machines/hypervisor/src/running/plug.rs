@@ -1,4 +1,4 @@
-//! Plugs a pool into a machine that runs, and unplugs it, through QMP.
+//! The device of a pool in a machine that runs, plugged in and unplugged through QMP.
 
 use super::pci::{FreeBus, PoolDevice};
 use super::ports::{pool_of_backing, Generation};
@@ -27,7 +27,7 @@ pub fn with_head(size: u64) -> u64 {
     HEAD + size.next_multiple_of(HEAD)
 }
 
-/// How a QEMU accesses files and sockets of this host.
+/// The way in which a QEMU accesses files and sockets of this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileAccess {
     /// By path.
@@ -131,7 +131,7 @@ pub fn can_unplug_doorbell(qmp: &mut Qmp) -> Result<bool> {
     Ok(answer.get("enabled").and_then(Value::as_bool) == Some(true))
 }
 
-/// Removes what is left behind a device that is gone. True if nothing is left: QEMU may need a moment.
+/// Removes the objects behind a device that is gone. True if nothing is left: QEMU may need a moment.
 pub fn clear(qmp: &mut Qmp, pool: &str) -> Result<bool> {
     let mut clean = true;
     for (command, id) in behind(qmp, pool)? {

@@ -1,4 +1,4 @@
-//! The ports that pools are plugged into, and the ids of what belongs to a pool.
+//! The ports that pools are plugged into, and the ids of a pool's devices and objects.
 //!
 //! Each pool is behind a PCIe root port of its own: only there can it be unplugged while the machine runs. A
 //! guest only finds room for a device that comes later if memory is reserved behind its port. Hotplug is by
@@ -30,16 +30,16 @@ pub fn port(index: usize) -> String {
     format!("vshmem-port{index}")
 }
 
-/// Distinguishes the ids of devices for the same pool: QEMU keeps the memory of an unplugged device for some
-/// milliseconds, and ends if another one gets the same id.
+/// The generation of a pool's device, which distinguishes its ids from earlier ones: QEMU keeps the memory of
+/// an unplugged device for some milliseconds, and ends if another one gets the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generation(pub u32);
 
 impl Generation {
-    /// Of devices that the machine starts with.
+    /// The generation of devices that the machine starts with.
     pub const FIRST: Generation = Generation(0);
 
-    /// One that was not used lately.
+    /// A generation that was not used lately.
     pub fn new() -> Generation {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let milliseconds = now.unwrap_or_default().as_millis() as u32;
@@ -57,12 +57,13 @@ impl Generation {
     }
 }
 
-/// The pool of a device. libvirt requires aliases to begin with `ua-`.
+/// The pool of the device with this id. libvirt requires aliases to begin with `ua-`.
 pub fn pool_of_device(id: &str) -> Option<&str> {
     pool_in(id.strip_prefix("ua-").unwrap_or(id), DEVICE)
 }
 
-/// The pool of a memory object or connection. libvirt derives both ids from the device's alias.
+/// The pool of the memory object or connection with this id. libvirt derives both ids from the device's
+/// alias.
 pub fn pool_of_backing(id: &str) -> Option<&str> {
     let libvirt = || {
         let rest = id.strip_prefix("shmmem-").or(id.strip_prefix("char"))?;

@@ -24,18 +24,18 @@ enum Connection {
     Libvirt(Domain),
 }
 
-/// How long QEMU may take to answer.
+/// Time that QEMU may take to answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longer than any line of QEMU, and than all that it says until it has answered a command.
+/// Bytes of QEMU's longest answer, with the events before it.
 const MAX_LENGTH: u64 = 16 << 20;
 
-/// A socket of which all reads have one deadline, and one limit of bytes: what talks on and on, by events or
-/// without ever ending its line, does not answer.
+/// A socket of which all reads have one deadline, and one limit of bytes: a peer that sends events without
+/// end, or a line without end, does not answer.
 struct Bounded {
     stream: UnixStream,
     timeout: Duration,
-    /// Each command has as long, and not all together.
+    /// Each command has that time; otherwise all together have it.
     renews: bool,
     deadline: Instant,
     left: u64,
@@ -46,7 +46,7 @@ impl Bounded {
         Bounded { stream, timeout, renews, deadline, left: MAX_LENGTH }
     }
 
-    /// A command begins.
+    /// Begins the time of a command.
     fn renew(&mut self) {
         if self.renews {
             self.deadline = Instant::now() + self.timeout;
@@ -93,8 +93,8 @@ impl Qmp {
         Qmp::open(socket, timeout, true, |_, _| Ok(()))
     }
 
-    /// The same, for a dialogue that has so long as a whole. `admit` says whether the process that listens
-    /// there, by its pid and user, is one to talk to; nothing was said before.
+    /// Connects for a dialogue that has this time as a whole. `admit` decides, by the pid and user of the
+    /// process that listens, whether to talk to it; nothing is sent before.
     pub fn dialogue(
         socket: &Path,
         timeout: Duration,
@@ -136,7 +136,7 @@ impl Qmp {
         found.ok_or(why)
     }
 
-    /// Through libvirt, which has the monitors of its machines to itself.
+    /// A connection through libvirt, which has the monitors of its machines to itself.
     pub fn through(domain: Domain) -> Qmp {
         Qmp { connection: Connection::Libvirt(domain) }
     }
@@ -283,7 +283,8 @@ pub(crate) fn parse_threads(answer: &Value) -> Option<Vec<i32>> {
 mod tests {
     use super::*;
 
-    /// What connects to something that greets as QEMU does, and then says this again and again.
+    /// The result of a connection to a process that greets as QEMU does, and then sends this text without
+    /// end.
     fn talks_to(name: &str, says: &'static str, patience: u64) -> (Result<Qmp>, Duration) {
         let socket = std::env::temp_dir().join(format!("vshmem-qmp-{}-{name}", std::process::id()));
         let _ = std::fs::remove_file(&socket);

@@ -7,7 +7,7 @@ use super::plug::FileAccess;
 use super::qmp::ANSWER_TIMEOUT;
 use crate::running::virsh::Domain;
 use crate::running::Running;
-use crate::shared::lent::Borrower;
+use crate::shared::shm_link::LinkUser;
 use crate::state::disks::remove_cluster_directory;
 use crate::state::machine::{find, index_of, state, MachineState};
 use crate::state::record::{Granted, Record};
@@ -140,9 +140,9 @@ impl Target {
     }
 
     /// To whom files of pools are lent for it, if libvirt has started it for a cluster.
-    pub fn borrower(&self) -> Option<Borrower<'_>> {
+    pub fn link_user(&self) -> Option<LinkUser<'_>> {
         let managed = self.runs().and_then(Running::managed)?;
-        Some(Borrower { uuid: &managed.uuid, user: managed.user })
+        Some(LinkUser { uuid: &managed.uuid, user: managed.user })
     }
 
     /// The record of an attached machine.

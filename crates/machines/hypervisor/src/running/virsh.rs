@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use vshmem_base::error::{error, Result};
 
-/// What libvirt says of files that QEMU can't open.
+/// The words of libvirt's error for files that QEMU can't open.
 pub const DENIED: &str = "Permission denied";
 
 /// A domain of libvirt.

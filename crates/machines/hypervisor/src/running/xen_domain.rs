@@ -1,4 +1,4 @@
-//! A domain that was started.
+//! A domain of Xen that was started as a machine.
 
 use serde::{Deserialize, Serialize};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// The command of Xen's toolstack.
 pub const PROGRAM: &str = "xl";
-/// How long a domain may be visible after it was destroyed.
+/// Time for which a domain may be visible after it was destroyed.
 const DESTROY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A domain by id and UUID: ids are reused.
@@ -20,12 +20,12 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// It exists. xl's process destroys it when it shuts down or crashes.
+    /// Whether it exists. xl's process destroys it when it shuts down or crashes.
     pub fn alive(&self) -> bool {
         vshmem_agent::xen::is_domain(self.domain, &self.uuid).unwrap_or(false)
     }
 
-    /// It has attached this pool of dom0's.
+    /// Whether it has attached this pool of dom0's.
     pub fn has_attached(&self, pool: &str) -> bool {
         self.alive() && vshmem_agent::xen::has_attached(self.domain, pool).unwrap_or(false)
     }

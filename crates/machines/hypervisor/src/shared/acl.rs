@@ -30,7 +30,8 @@ pub struct TemporaryAcl {
 }
 
 impl TemporaryAcl {
-    /// Grants it. An earlier one may not have been dropped; then this one restores the file's permissions.
+    /// Grants the permission. An earlier one may not have been dropped; then this one restores the file's
+    /// permissions.
     pub fn grant(path: &Path, users: &[u32]) -> Result<TemporaryAcl> {
         let failed = || format!("could not lend {} to QEMU by an access control list", path.display());
         let file = File::options().read(true).write(true).open(path).explain(failed)?;

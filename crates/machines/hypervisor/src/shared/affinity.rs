@@ -6,7 +6,7 @@ use std::{fs, io};
 use vshmem_base::process::pid_inside;
 use vshmem_placement::cpuset::CpuSet;
 
-/// How often threads are looked through that come while others are pinned.
+/// Rounds over a process's threads, since new ones come while others are pinned.
 const ROUNDS: usize = 4;
 
 /// The cores that this process may use; the first thread of each physical core comes before the others.
@@ -36,12 +36,12 @@ pub fn assign_cores(mut cores: &[usize], cpus: &[u32]) -> Option<Vec<Vec<usize>>
     Some(shares)
 }
 
-/// Where the threads of a machine's process may run.
+/// The processors that the threads of a machine's process may run on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pins {
-    /// Those of its virtual cores, in order.
+    /// The processors of each virtual core, in order.
     pub vcpus: Vec<CpuSet>,
-    /// All others; without it they are left alone.
+    /// The processors of all other threads; without it they are left alone.
     pub others: Option<CpuSet>,
 }
 
@@ -132,7 +132,7 @@ pub fn set_allowed(thread: i32, set: &CpuSet) -> Result<(), Errno> {
     sched_setaffinity(Pid::from_raw(thread), &mask)
 }
 
-/// Where a thread may run; 0 is the caller.
+/// The processors that a thread may run on; 0 is the caller.
 ///
 /// # Errors
 /// There is no such thread.

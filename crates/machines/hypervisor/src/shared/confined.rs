@@ -27,7 +27,7 @@ use vshmem_base::user::{become_user, uid};
 /// Devices that QEMU has, if the host has them.
 const DEVICES: [&str; 3] = ["null", "urandom", "kvm"];
 
-/// What [`super::sandbox::start`] executes. Ends after QEMU.
+/// Runs as the process that [`super::sandbox::start`] executes. Ends after QEMU.
 pub fn main() -> ! {
     let begun = begin();
     let outcome = begun.as_ref().map(|(pid, ..)| *pid);
@@ -51,7 +51,7 @@ pub fn main() -> ! {
     std::process::exit(0)
 }
 
-/// QEMU's pid, the writer of its logs, and what changes modes for it.
+/// Starts QEMU. Returns its pid, the writer of its logs, and the server of its changes of mode.
 fn begin() -> Result<(i32, logs::LogWriter, Option<Modes>)> {
     let mut text = String::new();
     io::stdin().read_line(&mut text).explain(|| "reading what to start".into())?;
@@ -93,14 +93,14 @@ fn begin() -> Result<(i32, logs::LogWriter, Option<Modes>)> {
     Err(serde_json::from_slice(&said).unwrap_or_else(|_| Error::new("QEMU's process has ended")))
 }
 
-/// QEMU's output, and where it sends what its changes of mode are watched by.
+/// QEMU's output, and the socket by which it sends the listener of its changes of mode.
 struct Streams {
     console: OwnedFd,
     errors: OwnedFd,
     calls: UnixStream,
 }
 
-/// What QEMU's process has sent, if anything.
+/// The listener that QEMU's process has sent, if it has sent one.
 fn listener(calls: &UnixStream) -> Option<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
@@ -113,7 +113,7 @@ fn listener(calls: &UnixStream) -> Option<OwnedFd> {
     sent.next()
 }
 
-/// Puts this process under the filter that keeps set-user-id bits off files, and sends what watches it.
+/// Puts this process under the filter that keeps set-user-id bits off files, and sends the filter's listener.
 fn keep_set_id_off(calls: &UnixStream) -> io::Result<()> {
     let Some(listener) = set_id::keep_off()? else { return Ok(()) };
     let (sent, mut space) = ([listener.as_fd()], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
@@ -213,7 +213,7 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
     Err(error!("could not start {}: {why}", spec.program.display()))
 }
 
-/// Has this process, and what it becomes, get no transparent huge pages.
+/// Has this process, and the program that it executes, get no transparent huge pages.
 fn refuse_huge_pages() -> io::Result<()> {
     let (on, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
     // SAFETY: plain values.
@@ -302,7 +302,7 @@ fn device(theirs: &Path, ours: &Path, number: u64, user: Option<u32>) -> io::Res
     Ok(rustix::mount::mount_bind(theirs, ours)?)
 }
 
-/// Of /proc, QEMU only sees its own descriptors.
+/// Mounts the part of /proc that QEMU sees: its own descriptors.
 fn mount_descriptors(root: &Path) -> io::Result<()> {
     let directory = root.join(DESCRIPTORS.trim_start_matches('/'));
     fs::create_dir_all(&directory)?;

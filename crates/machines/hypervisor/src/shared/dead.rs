@@ -1,4 +1,5 @@
-//! Declares machines dead in the pools that they had, so that nobody waits for what their processes held.
+//! The declaration of machines as dead in the pools that they had, so that no process waits for their locks
+//! and objects.
 
 use crate::state::record::Granted;
 use vshmem_inspect::client::Client;

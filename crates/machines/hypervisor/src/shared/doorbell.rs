@@ -15,7 +15,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// MSI vectors of a machine's doorbell device.
 pub const VECTORS: usize = 2;
 
-/// A machine does not use a pool any more, so it is not served any longer if no other machine uses it.
+/// Notes that a machine does not use a pool any more. The pool is served no longer if no other machine uses
+/// it.
 pub fn release(pool: &Granted, machine: &str, process: Option<i32>) {
     if pool.doorbell {
         end_if_unused(&pool.path, machine, process);

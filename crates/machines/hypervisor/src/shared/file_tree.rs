@@ -3,8 +3,8 @@
 //! File systems that are mounted below a part are not visible in the tree, and neither are later mounts: a
 //! namespace's mounts are private.
 //!
-//! /etc is a copy of what everybody can read there: what the user or a group of the user's may read besides
-//! is not in it, however files are replaced or made on the host later.
+//! /etc is a copy of the files that everybody can read there. Files that only the user or a group of the
+//! user's may read are not in it, even if files are replaced or made on the host later.
 
 use super::public_copy;
 use rustix::fs::StatVfsMountFlags;
@@ -18,7 +18,7 @@ use vshmem_base::directories::runtime_directory;
 use vshmem_base::error::{Explain, Result};
 use vshmem_session::share::{Share, SYSTEM};
 
-/// What a tree is made of.
+/// The parts of a file tree.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FileTree {
     /// The bind mounts, in order.
@@ -65,7 +65,7 @@ impl FileTree {
         }
         masked.retain(|path| !mounts.iter().any(|part| part.path.starts_with(path)));
         let copied = Path::new(COPIED);
-        // Whoever shares it means all of it.
+        // A user that shares it means all of it.
         let named = shares.iter().any(|share| share.path == copied);
         let copied = if named { vec![] } else { vec![copied.into()] };
         Ok(FileTree { mounts, links, masked, copied })
@@ -97,8 +97,8 @@ impl FileTree {
     }
 }
 
-/// What is mounted in place of the host's: an empty directory and an empty file over what is masked, and
-/// copies.
+/// The files that are mounted in place of the host's: an empty directory and an empty file over masked paths,
+/// and copies.
 pub struct StandIns {
     directory: PathBuf,
     file: PathBuf,
@@ -106,7 +106,7 @@ pub struct StandIns {
 }
 
 impl StandIns {
-    /// Makes them in this directory.
+    /// Makes the stand-ins in this directory.
     pub fn make(directory: &Path) -> io::Result<StandIns> {
         let [empty, file, copies] = ["directory", "file", "copies"].map(|name| directory.join(name));
         fs::create_dir_all(&empty)?;
@@ -115,7 +115,7 @@ impl StandIns {
         Ok(StandIns { directory: empty, file, copies })
     }
 
-    /// A copy of what everybody can read in this directory, which is made once.
+    /// A copy of the files in this directory that everybody can read; it is made once.
     fn copy_of(&self, directory: &Path) -> io::Result<PathBuf> {
         let copy = self.copies.join(directory.file_name().unwrap_or_default());
         if !copy.exists() {
@@ -152,7 +152,7 @@ fn make_mount_point(source: &Path, target: &Path) -> io::Result<()> {
     File::create(target).map(drop)
 }
 
-/// Bind-mounts a directory or file, without what is mounted below it.
+/// Bind-mounts a directory or file, without the mounts below it.
 fn bind(source: &Path, target: &Path, writable: bool, stand_ins: &StandIns) -> io::Result<()> {
     match mount_bind(source, target) {
         // In a user namespace, the kernel only binds a directory with all mounts below it, because they might

@@ -16,7 +16,7 @@ use vshmem_base::error::{error, Error, Explain, Result};
 use vshmem_base::lock::lock_file;
 use vshmem_base::{interrupt, printable};
 
-/// How long another command may use the same channel.
+/// Time for which another command may use the same channel.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time to the first repetition of a request; it doubles each time. An answer is lost if the machine's kernel

@@ -1,4 +1,4 @@
-//! Images of disks as QEMU takes them: what they are, and overlays over them.
+//! Images of disks as QEMU takes them: their formats, and overlays over them.
 
 use crate::boot::image::System;
 use std::fs::{self, File};
@@ -10,9 +10,9 @@ use vshmem_base::error::{error, Error, Explain, Result};
 
 /// The program that makes overlays.
 const PROGRAM: &str = "qemu-img";
-/// Bytes of a file that tell what it is.
+/// Bytes of a file that tell its format.
 const HEAD: usize = 512;
-/// What begins a file that is packed, and by which program.
+/// The first bytes of packed files, and the program that packs them.
 const PACKED: [(&[u8], &str); 4] =
     [(b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\x1f\x8b", "gzip"), (b"BZh", "bzip2")];
 
@@ -67,7 +67,7 @@ pub fn make_overlay(system: &System, overlay: &Path) -> Result<Option<(PathBuf, 
 }
 
 impl Format {
-    /// As QEMU calls it.
+    /// QEMU's name of the format.
     pub fn name(self) -> &'static str {
         match self {
             Format::Qcow2 => "qcow2",
@@ -95,7 +95,8 @@ fn run(command: &mut Command) -> Result<()> {
     }
 }
 
-/// What begins with these bytes (docs/interop/qcow2.txt of QEMU). A disk that is `booted` has a boot sector.
+/// The format of a file that begins with these bytes (docs/interop/qcow2.txt of QEMU). A disk that is
+/// `booted` has a boot sector.
 fn format_of(head: &[u8], booted: bool) -> Result<Format> {
     if let Some((_, program)) = PACKED.iter().find(|(magic, _)| head.starts_with(magic)) {
         return Err(Error::new("it is packed").hint(format!("Unpack it with {program} -d.")));

@@ -1,4 +1,4 @@
-//! Log files of machines.
+//! The log of a machine: its last lines, and its rotated file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ pub fn rotated(log: &Path) -> PathBuf {
     log.with_extension("log.old")
 }
 
-/// Lines of a log that are shown at most.
-const SHOWN: usize = 4;
+/// Lines of a log that are shown.
+const MAX_LINES: usize = 4;
 /// First words of the line by which Linux gives up. A trace of calls follows, which says less.
 const PANIC: &str = "Kernel panic - not syncing";
 
@@ -29,7 +29,7 @@ fn shown(text: &str) -> Vec<&str> {
     if let Some(panic) = lines.iter().rposition(begins) {
         lines.truncate(panic + 1);
     }
-    lines.split_off(lines.len().saturating_sub(SHOWN))
+    lines.split_off(lines.len().saturating_sub(MAX_LINES))
 }
 
 #[cfg(test)]

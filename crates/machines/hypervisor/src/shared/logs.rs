@@ -1,5 +1,5 @@
-//! Log files of a machine's console and its QEMU. Their size is limited, since a machine prints as much as it
-//! likes.
+//! The logs of a machine's console and of its QEMU. Their size is limited, since a machine may print without
+//! end.
 
 use super::set_id::Modes;
 use crate::shared::log::{rotated, tail};
@@ -13,19 +13,19 @@ use std::time::Duration;
 use vshmem_base::error::{Explain, Result};
 use vshmem_base::interrupt;
 
-/// Size at which a log is rotated; one rotated log is kept.
-const MAX: usize = 256 << 10;
-/// How long to wait for the latest output of a QEMU that runs: there may always be more.
+/// Bytes of a log at which it is rotated; one rotated log stays.
+const MAX_SIZE: usize = 256 << 10;
+/// Time to wait for the latest output of a QEMU that runs: there may always be more.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long to wait for the last output of a QEMU that has ended, even on a busy host.
+/// Time to wait for the last output of a QEMU that has ended, even on a busy host.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Output of the machine's kernel and first process.
+/// The log of the machine's kernel and first process.
 pub fn console(directory: &Path) -> PathBuf {
     directory.join("console.log")
 }
 
-/// Output of QEMU.
+/// The log of QEMU.
 pub fn qemu(directory: &Path) -> PathBuf {
     directory.join("qemu.log")
 }
@@ -42,9 +42,9 @@ impl Log {
         Ok(Log { path, file, len: 0 })
     }
 
-    /// Drops output that can't be written: the machine goes on.
+    /// Appends output. Drops it if it can't be written: the machine goes on.
     fn put(&mut self, bytes: &[u8]) {
-        if self.len + bytes.len() > MAX {
+        if self.len + bytes.len() > MAX_SIZE {
             let _ = fs::rename(&self.path, rotated(&self.path));
             match Log::new(self.path.clone()) {
                 Ok(new) => *self = new,
@@ -56,7 +56,7 @@ impl Log {
     }
 }
 
-/// Writes a machine's logs.
+/// The writer of a machine's logs.
 pub struct LogWriter {
     console: (UnixStream, Log),
     qemu: (UnixStream, Log),
@@ -65,24 +65,24 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Of what comes from these sockets.
-    pub fn new(directory: &Path, said: UnixStream, errors: UnixStream) -> Result<LogWriter> {
+    /// The writer of output from these sockets.
+    pub fn new(directory: &Path, output: UnixStream, errors: UnixStream) -> Result<LogWriter> {
         let failed = || format!("could not make the logs in {}", directory.display());
         let lock = File::open(directory).explain(failed)?;
         // The writer of an earlier machine of this name may not be done.
         flock(&lock, FlockOperation::LockExclusive).explain(failed)?;
-        // What it had said is not this one's.
+        // An earlier machine's output is not this one's.
         for log in [console(directory), qemu(directory)] {
             let _ = fs::remove_file(rotated(&log));
         }
         Ok(LogWriter {
-            console: (said, Log::new(console(directory)).explain(failed)?),
+            console: (output, Log::new(console(directory)).explain(failed)?),
             qemu: (errors, Log::new(qemu(directory)).explain(failed)?),
             _directory: lock,
         })
     }
 
-    /// Writes until both sockets are closed, and serves what `modes` is asked for meanwhile. If the lifeline
+    /// Writes until both sockets are closed, and serves the requests of `modes` meanwhile. If the lifeline
     /// closes without a byte, its holder has died, and `lost` is called.
     pub fn run<L: Read + AsRawFd>(mut self, lifeline: &mut L, modes: Option<&Modes>, lost: &dyn Fn()) {
         let mut open = [true, true, true, modes.is_some()];
@@ -163,7 +163,7 @@ mod tests {
         let writer = LogWriter::new(&directory, ours, errors).unwrap();
         let flood = std::thread::spawn(move || {
             let line = [b'x'; 1000];
-            for _ in 0..3 * MAX / line.len() {
+            for _ in 0..3 * MAX_SIZE / line.len() {
                 (&theirs).write_all(&line).unwrap();
             }
             (&theirs).write_all(b"\nlast \x1b[31mwords\n").unwrap();
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(lost.get(), 1);
         let size = |path: &Path| fs::metadata(path).unwrap().len() as usize;
         let log = console(&directory);
-        assert!(size(&log) <= MAX && size(&rotated(&log)) <= MAX);
+        assert!(size(&log) <= MAX_SIZE && size(&rotated(&log)) <= MAX_SIZE);
         let words = last_output(&directory, true);
         assert!(words.starts_with("\n    and QEMU's"), "{words}");
         assert!(words.ends_with("\n    last [31mwords"), "{words}");
@@ -189,9 +189,9 @@ mod tests {
     fn late_output_is_waited_for() {
         let directory = std::env::temp_dir().join(format!("vshmem-late-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
-        let (_, said) = UnixStream::pair().unwrap();
+        let (_, output) = UnixStream::pair().unwrap();
         let (mut their_errors, errors) = UnixStream::pair().unwrap();
-        let writer = LogWriter::new(&directory, said, errors).unwrap();
+        let writer = LogWriter::new(&directory, output, errors).unwrap();
         their_errors.write_all(b"no memory\n").unwrap();
         drop(their_errors);
         let busy = std::thread::spawn(move || {

@@ -1,10 +1,10 @@
-//! What every launcher needs of this host for its machines.
+//! The host's resources that every launcher uses for its machines.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | [`pool`], [`doorbell`], [`lent`] | the pool of a cluster, the back end that serves it, its file for libvirt |
-//! | [`file_tree`], [`public_copy`] | the file tree that a machine sees, and what is copied into it |
-//! | [`sandbox`], [`confined`], [`set_id`], [`acl`] | what a VMM may access on this host |
+//! | [`pool`], [`doorbell`], [`shm_link`] | the pool of a cluster, the back end that serves it, its file for libvirt |
+//! | [`file_tree`], [`public_copy`] | the file tree that a machine sees, and copies in it |
+//! | [`sandbox`], [`confined`], [`set_id`], [`acl`] | the confinement of a VMM on this host |
 //! | [`network`], [`uplink`], [`sockets`] | links between machines, a network outside, a VMM's sockets |
 //! | [`passed`], [`image`] | devices of the host that a machine has for itself, images of disks |
 //! | [`affinity`], [`pins`] | processors of threads |
@@ -20,7 +20,6 @@ pub mod doorbell;
 pub mod file_tree;
 pub mod front_end;
 pub mod image;
-pub mod lent;
 pub mod log;
 pub mod logs;
 pub mod network;
@@ -30,6 +29,7 @@ pub mod pool;
 pub mod public_copy;
 pub mod sandbox;
 pub mod set_id;
+pub mod shm_link;
 pub mod sockets;
 pub mod uplink;
 pub mod xml;

@@ -1,5 +1,5 @@
-//! Devices of the host that a machine has for itself (VFIO): QEMU's options for them, and what of the host
-//! QEMU needs for them in its sandbox.
+//! Passed devices: those of the host that a machine has for itself (VFIO), with QEMU's options for them, and
+//! the files that QEMU needs in its sandbox.
 
 use crate::state::ports::Ports;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
@@ -12,11 +12,11 @@ use vshmem_placement::plan::GuestNode;
 
 /// The first slot of the root bus for their ports, of which eight share one.
 const SLOT: usize = 0x1c;
-/// Above the numbers of the ports for pools.
+/// The first number of their ports, above those of the ports for pools.
 const FIRST_NUMBER: usize = 128;
-/// QEMU locks a little more than what the machine has: its firmware.
+/// Bytes that QEMU locks besides the machine's memory: its firmware.
 const SPARE: u64 = 64 << 20;
-/// Through which programs have devices to themselves.
+/// The directory of device files by which programs have devices for themselves.
 const VFIO: &str = "/dev/vfio";
 
 /// The bus numbers that root buses of nodes share.
@@ -55,8 +55,8 @@ fn expander(node: usize) -> String {
     format!("vshmem-node{node}")
 }
 
-/// How much memory QEMU locks if it has devices, in bytes: all that the machine has, and the pools that it
-/// has and can be granted, for a device reaches them at any time.
+/// Bytes of memory that QEMU locks if it has devices: the machine's memory, and the pools that it has and can
+/// be granted, for a device reaches them at any time.
 pub fn locked(
     devices: &[Assigned],
     memory: u64,
@@ -83,10 +83,11 @@ pub fn raise_memlock(wanted: Option<u64>) -> io::Result<()> {
         .or_else(|_| setrlimit(Resource::Memlock, Rlimit { current: maximum, maximum }))?)
 }
 
-/// What puts a device file of the host into the sandbox: theirs, ours, its number.
+/// A function that puts a device file into the sandbox: the host's file, the sandbox's, the device's number.
 pub type Put<'a> = &'a dyn Fn(&Path, &Path, u64) -> io::Result<()>;
 
-/// Makes in a file tree what QEMU looks at and opens: of each function its group, and the groups' devices.
+/// Makes the files that QEMU reads and opens in a file tree: the group of each function, and the groups'
+/// devices.
 pub fn build(root: &Path, devices: &[Assigned], put: Put<'_>) -> Result<()> {
     for device in devices {
         let directory = root.join("sys/bus/pci/devices").join(device.address.to_string());

@@ -1,10 +1,10 @@
-//! Where the threads of a machine may run, by its record.
+//! The pins of a machine's threads, by its record.
 
 use super::affinity::Pins;
 use crate::state::record::Machine;
 use vshmem_placement::cpuset::CpuSet;
 
-/// The pins of a machine; none if where it runs is left to the kernel.
+/// The pins of a machine; none if its threads run where the kernel chooses.
 pub fn of(machine: &Machine) -> Option<Pins> {
     match &machine.placement {
         Some(placed) if !placed.pins() => None,

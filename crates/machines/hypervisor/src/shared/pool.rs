@@ -16,9 +16,9 @@ use vshmem_inspect::limits::Limit;
 use vshmem_inspect::pools;
 use vshmem_transport::{remove_local, PoolRef, RemoveError};
 
-/// Messages of 64 KiB, and headers that programs put before them.
+/// Bytes of the longest message: 64 KiB, and headers that programs put before them.
 const MAX_MESSAGE: u64 = 65536 + 4096;
-/// A queue holds a few messages of that size.
+/// Bytes of a queue: a few messages of the greatest length.
 const QUEUE_BYTES: u64 = 4 * MAX_MESSAGE;
 
 /// The name of a cluster's own pool on this host.
@@ -44,7 +44,7 @@ pub fn create(name: &str, size: u64, form: pools::Form) -> Result<()> {
     pools::create(name, size, 0o600, &limits, form)
 }
 
-/// What the functions here call the pool of this file: its name, if that leads there, and else its path.
+/// The reference to the pool of this file: its name, if that leads there, or else its path.
 pub fn reference(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default();
     match PoolRef::named(name.as_bytes()) {
@@ -96,7 +96,7 @@ pub fn directory_for(page: u64) -> std::result::Result<PathBuf, String> {
     }
 }
 
-/// Where file systems of reserved pages of this size are mounted.
+/// The mount points of file systems with reserved pages of this size.
 fn mounted_for(page: u64, mounts: &str) -> Vec<PathBuf> {
     let of = |line: &str| {
         let mut words = line.split(' ').skip(1);

@@ -1,4 +1,4 @@
-//! A copy of what everybody can read in a directory. The rest is there, too, and empty.
+//! A public copy of a directory: files that not everybody can read are empty there.
 
 use rustix::fs::{chmod, fstat, openat, readlinkat, statat, AtFlags, FileType, Mode, OFlags, Stat};
 use std::ffi::{CStr, OsStr};
@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Copies a directory to a path where nothing is. A directory on which something is mounted is left out. A
-/// file counts by what its mode says once it is open, so it may be replaced meanwhile.
+/// file counts by its mode once it is open, so it may be replaced meanwhile.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let directory = File::open(from)?;
     let stat = fstat(&directory)?;
@@ -77,8 +77,8 @@ impl Copier {
         }
     }
 
-    /// Gives a copy the mode and the owner of what it is made of. Everybody can read it, for it has nothing
-    /// that not everybody can.
+    /// Gives a copy the mode and the owner of its original. Everybody can read it, for its contents are
+    /// public.
     fn finish(&self, stat: &Stat, to: &Path, all: u32) -> io::Result<()> {
         if self.owner {
             std::os::unix::fs::lchown(to, Some(stat.st_uid), Some(stat.st_gid))?;

@@ -1,5 +1,5 @@
-//! Starts QEMU in a sandbox: in namespaces of its own, with a file tree of its own, without a network, other
-//! processes or root's rights.
+//! The sandbox of QEMU, which runs in namespaces of its own, with a file tree of its own, without a network,
+//! other processes or root's rights.
 //!
 //! This program is executed again for that, as `vshmem-sandbox`, so that a process with one thread makes the
 //! preparations between `fork` and `exec`. It stays beside QEMU and writes its logs ([`super::confined`]).
@@ -21,15 +21,15 @@ use vshmem_base::error::{error, Error, Explain, Result};
 use vshmem_base::process::Process;
 use vshmem_devices::choose::Assigned;
 
-/// The name by which this program is executed for it.
+/// The name by which this program is executed for a sandbox.
 pub const NAME: &str = "vshmem-sandbox";
 /// QEMU's program.
 pub const PROGRAM: &str = "qemu-system-x86_64";
 /// Number of QEMU's first descriptor, above all that this program has.
 pub const FIRST: RawFd = 512;
-/// Where QEMU finds its own descriptors. It looks there by itself, too, when a machine makes a file.
+/// The directory in which QEMU finds its own descriptors. It also looks there when a machine makes a file.
 pub const DESCRIPTORS: &str = "/proc/self/fd";
-/// Where the file tree is that the machine sees.
+/// The path of the file tree that the machine sees.
 pub const SHARED: &str = "/shared";
 
 /// A descriptor for QEMU.
@@ -45,7 +45,7 @@ pub enum Descriptor {
     Write(PathBuf),
     /// A descriptor of the caller's.
     Inherited(RawFd),
-    /// Where the machine's console is written.
+    /// The socket of the machine's console.
     Console,
 }
 
@@ -54,7 +54,7 @@ pub enum Descriptor {
 pub struct Descriptors(pub Vec<Descriptor>);
 
 impl Descriptors {
-    /// Adds one; returns its number.
+    /// Adds a descriptor; returns its number.
     pub fn add(&mut self, descriptor: Descriptor) -> RawFd {
         self.0.push(descriptor);
         FIRST + self.0.len() as RawFd - 1
@@ -71,7 +71,7 @@ pub fn descriptor_at(path: &Path) -> Option<RawFd> {
     path.strip_prefix(DESCRIPTORS).ok()?.to_str()?.parse().ok()
 }
 
-/// What to start in a sandbox.
+/// The program and the resources of a sandbox.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SandboxSpec {
     /// Its name in process lists.
@@ -84,7 +84,7 @@ pub struct SandboxSpec {
     pub descriptors: Vec<Descriptor>,
     /// Devices of the host that QEMU uses.
     pub devices: Vec<Assigned>,
-    /// How much memory QEMU locks, in bytes, if it does.
+    /// Bytes of memory that QEMU locks, if it does.
     pub memlock: Option<u64>,
     /// The file tree that QEMU itself sees.
     pub own: FileTree,
@@ -98,7 +98,8 @@ pub struct SandboxSpec {
     pub small_pages: bool,
 }
 
-/// Kills QEMU when it is dropped, or this process dies, unless QEMU is kept: it would not be in any record.
+/// A guard that kills QEMU when it is dropped, or this process dies, unless QEMU is kept: it would not be in
+/// any record.
 pub struct KillGuard(ChildStdin);
 
 impl KillGuard {

@@ -1,7 +1,7 @@
-//! Keeps set-user-id and set-group-id bits off the files that QEMU makes for a machine: another account of
+//! The filter of set-user-id and set-group-id bits on files that QEMU makes for a machine: another account of
 //! this host could run such a file as the user, outside of the sandbox.
 //!
-//! A filter of system calls refuses what creates a file with one of the bits. Changes of mode go to the
+//! It refuses system calls that create a file with one of the bits. Changes of mode go to the
 //! process beside QEMU, which makes them without the bits; a directory keeps that of its group, which only
 //! says whose the files in it are. A filter alone could not tell directories from files.
 
@@ -16,9 +16,9 @@ use std::os::unix::fs::FileExt;
 const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 /// Flags of `open` by which a file is made, and so its mode counts. `O_TMPFILE` has that of directories, too.
 const CREATES: u32 = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
-/// The number that this call has everywhere.
+/// The number of fchmodat2, on all architectures.
 const FCHMODAT2: libc::c_long = 452;
-/// Where calls have numbers of another kind (x32).
+/// The bit of call numbers of another kind (x32).
 const OTHER_KIND: u32 = 0x4000_0000;
 #[cfg(target_arch = "x86_64")]
 const ARCH: u32 = 0xc000_003e;
@@ -38,7 +38,7 @@ const fn giver(number: libc::c_long, mode: u32, flags: Option<u32>) -> Giver {
     Giver { number, mode, flags }
 }
 
-/// Those that change the mode of a file that is there.
+/// The calls that change the mode of a file.
 const CHANGE: &[Giver] = &[
     #[cfg(target_arch = "x86_64")]
     giver(libc::SYS_chmod, 1, None),
@@ -47,7 +47,7 @@ const CHANGE: &[Giver] = &[
     giver(FCHMODAT2, 2, None),
 ];
 
-/// Those that make a file.
+/// The calls that make a file.
 const MAKE: &[Giver] = &[
     #[cfg(target_arch = "x86_64")]
     giver(libc::SYS_open, 2, Some(1)),
@@ -59,7 +59,7 @@ const MAKE: &[Giver] = &[
     giver(libc::SYS_mknodat, 2, None),
 ];
 
-/// Those whose modes a filter can't see. Programs do without, as on older kernels.
+/// The calls whose modes a filter can't see. Programs do without, as on older kernels.
 const UNSEEN: [libc::c_long; 2] = [libc::SYS_openat2, libc::SYS_io_uring_setup];
 
 const fn refuse(errno: i32) -> u32 {
@@ -98,8 +98,9 @@ fn program(change: u32) -> Vec<libc::sock_filter> {
     out
 }
 
-/// Puts this process, and what it becomes, under the filter. What comes back is for [`Modes`]; where others
-/// watch calls already, nothing does, and changes of mode that would set a bit are refused.
+/// Puts this process, and the program that it executes, under the filter. Returns the listener for [`Modes`].
+/// Where another process watches calls already, there is none, and changes of mode that would set a bit are
+/// refused.
 pub fn keep_off() -> io::Result<Option<OwnedFd>> {
     match install(libc::SECCOMP_RET_USER_NOTIF, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER) {
         // SAFETY: the kernel has just made it, for us.
@@ -119,7 +120,7 @@ fn install(change: u32, flags: libc::c_ulong) -> io::Result<RawFd> {
     }
 }
 
-/// Changes modes for a QEMU.
+/// The server of a QEMU's changes of mode.
 pub struct Modes {
     listener: OwnedFd,
     pid: i32,
@@ -127,7 +128,7 @@ pub struct Modes {
 }
 
 impl Modes {
-    /// Of the files of `owner`, for the process `pid`, of which this is the listener.
+    /// The server of changes to files of `owner` by the process `pid`, whose listener this is.
     pub fn new(listener: OwnedFd, pid: i32, owner: u32) -> Modes {
         Modes { listener, pid, owner }
     }
@@ -162,7 +163,7 @@ impl Modes {
             _ => (self.descriptor_at(second)?, third),
         };
         let pid = Pid::from_raw(self.pid).ok_or(io::ErrorKind::NotFound)?;
-        // From here on it is our own descriptor that counts, whatever QEMU does with its.
+        // From here on it is our own descriptor that counts, and not QEMU's.
         let file = pidfd_getfd(pidfd_open(pid, PidfdFlags::empty())?, fd, PidfdGetfdFlags::empty())?;
         let found = fstat(&file)?;
         if found.st_uid != self.owner {

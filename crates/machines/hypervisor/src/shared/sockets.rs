@@ -10,7 +10,7 @@ pub fn monitor_socket(directory: &Path) -> PathBuf {
 /// QEMU's id of the channel to a machine's front end.
 pub const AGENT: &str = "agent";
 
-/// libvirt's alias of it.
+/// libvirt's alias of that channel.
 pub const AGENT_ALIAS: &str = "ua-agent";
 
 /// The socket of that channel.

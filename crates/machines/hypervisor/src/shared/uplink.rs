@@ -1,7 +1,7 @@
-//! What connects a machine with a network outside: a tap device, or passt. QEMU inherits it as a descriptor,
+//! The uplink of a machine, as this host opens it: a tap device, or passt. QEMU inherits it as a descriptor,
 //! and nothing else refers to it: a tap device that was made for a machine, and passt, end with the machine's
-//! QEMU, or with this process before there is one, whatever kills them. So there is nothing to write down,
-//! and nothing to clean up.
+//! QEMU, or with this process before there is one, even if they are killed. So nothing is written down, and
+//! nothing has to be cleaned up.
 
 use crate::shared::network::socket_pair;
 use crate::state::record::{Machine, Record};
@@ -18,20 +18,20 @@ use vshmem_base::interface;
 use vshmem_base::user::uid;
 use vshmem_guest::settings::uplink::{Addresses, Card, Means};
 
-/// What makes tap devices for ordinary users, where distributions have it.
+/// Paths of the helper that makes tap devices for ordinary users, in distributions.
 const HELPERS: [&str; 3] = [
     "/usr/lib/qemu/qemu-bridge-helper",
     "/usr/libexec/qemu-bridge-helper",
     "/usr/local/libexec/qemu-bridge-helper",
 ];
-/// What says which bridges it may use, for distributions' QEMU.
+/// The file of the bridges that the helper may use.
 const ALLOWED: &str = "/etc/qemu/bridge.conf";
 /// The names of tap devices that are made for bridges.
 const NAMES: &str = "vshmem%d";
-/// What gives machines a network by sockets of its user.
+/// The program that gives machines a network by sockets of its user.
 const PASST: &str = "passt";
 
-/// Something through which a machine's packets pass.
+/// An opened uplink, through which a machine's packets pass.
 pub enum Opened {
     /// A tap device.
     Tap(OwnedFd),
@@ -39,8 +39,8 @@ pub enum Opened {
     Frames(OwnedFd),
 }
 
-/// How a machine is to be connected with the network outside that its cluster asks for, if it does, and by
-/// which card.
+/// The means and the card by which a machine is to be connected with a network outside, if its cluster asks
+/// for one.
 pub fn wanted<'a>(record: &'a Record, machine: &Machine) -> Result<Option<(&'a Means, Card)>> {
     let Some(uplink) = record.options.as_ref().and_then(|options| options.uplink.as_ref()) else {
         return Ok(None);
@@ -124,7 +124,8 @@ fn in_bridge(bridge: &str) -> Result<OwnedFd> {
     Ok(tap.into())
 }
 
-/// The same by QEMU's helper, which has the rights that it takes, and asks its own file whether it may.
+/// A new tap device in a bridge, made by QEMU's helper, which has the rights for that, and whose own file
+/// says whether it may.
 fn by_helper(bridge: &str) -> Result<OwnedFd> {
     let helper = HELPERS.iter().map(Path::new).find(|path| path.exists());
     let helper = helper.ok_or_else(|| {

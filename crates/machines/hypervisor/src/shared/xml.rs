@@ -1,10 +1,10 @@
-//! XML that is written: elements, whose attributes and texts are escaped.
+//! The XML that is written: elements, whose attributes and texts are escaped.
 
 use std::fmt::{self, Display, Formatter, Write};
 use std::path::Path;
 use vshmem_base::error::{error, Result};
 
-/// An element.
+/// An element of XML.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Element {
     name: &'static str,
@@ -19,24 +19,24 @@ enum Content {
 }
 
 impl Element {
-    /// One of this name, with nothing in it.
+    /// An empty element of this name.
     pub fn new(name: &'static str) -> Element {
         Element { name, attributes: vec![], content: vec![] }
     }
 
-    /// The same with this attribute.
+    /// The element with this attribute.
     pub fn with(mut self, name: &'static str, value: impl Display) -> Element {
         self.attributes.push((name, value.to_string()));
         self
     }
 
-    /// The same with this text in it.
+    /// The element with this text as its contents.
     pub fn text(mut self, text: impl Display) -> Element {
         self.content.push(Content::Text(text.to_string()));
         self
     }
 
-    /// The same with these elements in it.
+    /// The element with these elements as its contents.
     pub fn and(mut self, elements: impl IntoIterator<Item = Element>) -> Element {
         self.content.extend(elements.into_iter().map(Content::Element));
         self

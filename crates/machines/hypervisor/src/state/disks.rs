@@ -15,14 +15,14 @@ use vshmem_base::user::uid;
 /// Characters of a cluster's directory that stay as they are.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b'-');
 
-/// The mode of directories.
+/// The mode of directories: others can enter them.
 const ENTERED: u32 = 0o711;
 
 /// The files of a machine.
 pub struct Disks {
-    /// What the machine has written to its disk.
+    /// The overlay, which the machine writes to.
     pub overlay: PathBuf,
-    /// What tells the machine what it is.
+    /// The seed.
     pub seed: PathBuf,
 }
 
@@ -37,15 +37,15 @@ fn of_cluster(name: &str) -> Result<PathBuf> {
 }
 
 impl Disks {
-    /// Those of this machine of a cluster.
+    /// The files of this machine of a cluster.
     pub fn of(cluster: &str, machine: &str) -> Result<Disks> {
         let directory = of_cluster(cluster)?;
         let file = |ending| directory.join(format!("{machine}.{ending}"));
         Ok(Disks { overlay: file("qcow2"), seed: file("seed") })
     }
 
-    /// Makes the directory that they are in. Others can enter it if they know its name, as a user must who
-    /// opens them by a path.
+    /// Makes the directory of the files. Other users can enter it if they know its name: one of them may open
+    /// the files by their paths.
     pub fn prepare(&self) -> Result<()> {
         let directories: Vec<&Path> = self.seed.ancestors().skip(1).take(3).collect();
         let make = || directories.iter().rev().try_for_each(|directory| open_directory(directory, ENTERED));
@@ -53,7 +53,7 @@ impl Disks {
         make().or_else(|_| make())
     }
 
-    /// Removes them.
+    /// Removes the files.
     pub fn remove(&self) {
         for file in [&self.overlay, &self.seed] {
             let _ = fs::remove_file(file);
@@ -61,7 +61,7 @@ impl Disks {
     }
 }
 
-/// Removes a directory with all that is in it, if it is there.
+/// Removes a directory and its contents, if it exists.
 fn remove_tree(directory: &Path) -> Result<()> {
     match fs::remove_dir_all(directory) {
         Err(e) if e.kind() != ErrorKind::NotFound => {
@@ -71,7 +71,7 @@ fn remove_tree(directory: &Path) -> Result<()> {
     }
 }
 
-/// Removes those of a cluster, and what earlier boots of the host have left.
+/// Removes the files of a cluster, and leftovers of earlier boots of the host.
 pub fn remove(cluster: &str) -> Result<()> {
     remove_tree(&of_cluster(cluster)?)?;
     let (all, now) = (all(), boot_id());

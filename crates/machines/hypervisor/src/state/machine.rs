@@ -44,7 +44,7 @@ pub struct Health {
     pub no_driver: Option<String>,
 }
 
-/// From the record, if the machine does not answer.
+/// The health of a machine that does not answer, by its record.
 pub fn health_on_record(pools: &[Granted]) -> Health {
     Health { pools: pools.iter().map(|pool| pool.name.clone()).collect(), ..Health::default() }
 }

@@ -2,7 +2,7 @@
 
 use super::ports::Ports;
 use crate::boot::image::Image;
-use crate::launcher::options::{Options, PoolOptions};
+use crate::launcher::options::{ClusterOptions, PoolOptions};
 use crate::running::Running;
 use crate::shared::pool;
 use schemars::JsonSchema;
@@ -30,7 +30,7 @@ pub struct Granted {
     pub size: u64,
     /// The back end serves it to this machine.
     pub doorbell: bool,
-    /// The member that the machine is, if its front end has reported it.
+    /// The machine's member in the pool, if its front end has reported it.
     #[serde(default)]
     pub member: Option<MemberId>,
     /// The transport, if it is not the launcher's default. The machine then can't lose the pool.
@@ -61,10 +61,10 @@ pub struct Machine {
     pub address: Option<String>,
     /// The host's core that each of its virtual cores is pinned to; empty if they are not pinned.
     pub cores: Vec<usize>,
-    /// Where it runs, if a placement was asked for.
+    /// Its placement, if one was asked for.
     #[serde(default)]
     pub placement: Option<Box<Placed>>,
-    /// Where its memory was once it was up, and in which pages.
+    /// The nodes and pages of its memory once it was up.
     #[serde(default)]
     pub resident: Option<Box<Resident>>,
     /// The pages of its memory that were asked for, and those that it was given.
@@ -79,7 +79,7 @@ pub struct Machine {
     /// The devices that it has for itself.
     #[serde(default)]
     pub devices: Vec<Assigned>,
-    /// What it boots.
+    /// The image that it boots.
     #[serde(default)]
     pub image: Image,
     /// The pools that it starts with.
@@ -92,7 +92,7 @@ pub struct Machine {
     /// Pools that it had when it died, besides the cluster's, once it has been declared dead in them.
     #[serde(default)]
     pub lost_pools: Vec<Granted>,
-    /// What it is to be was changed after it started: it takes a restart.
+    /// Its options were changed after it started: it takes a restart.
     #[serde(default)]
     pub outdated: bool,
     /// The user that it runs as, if not its starter.
@@ -185,9 +185,9 @@ pub struct Record {
     /// All pools that were made for it, its own one first, with their memory.
     #[serde(default)]
     pub pools: Vec<MadePool>,
-    /// What was asked for, of which all of this has come.
+    /// The options that the cluster was started with.
     #[serde(default)]
-    pub options: Option<Options>,
+    pub options: Option<ClusterOptions>,
 }
 
 /// The format that this program writes.
@@ -195,7 +195,8 @@ pub const VERSION: u32 = 2;
 const RECORD: &str = "cluster.json";
 
 impl Record {
-    /// It was up in this boot of the host, and its pool exists: machines that died can be restarted.
+    /// Whether machines that died can be restarted: the cluster was up in this boot of the host, and its pool
+    /// exists.
     pub fn is_left_to_restart(&self) -> bool {
         self.boot == boot_id() && self.starter.is_none() && self.pool.exists()
     }
@@ -206,7 +207,7 @@ impl Record {
         pools.find_map(|pool| pool.transport.as_deref())
     }
 
-    /// A pool that is still to be made has another file.
+    /// Changes the file of a pool that is still to be made.
     pub fn move_pool(&mut self, from: &Path, to: &Path) {
         let machines = self.machines.iter_mut();
         let granted = machines.flat_map(|machine| machine.pools.iter_mut().chain(&mut machine.first_pools));

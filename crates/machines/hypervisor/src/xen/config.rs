@@ -35,10 +35,10 @@ pub struct Config<'a> {
 }
 
 impl Config<'_> {
-    /// In the format of xl.cfg(5).
+    /// The text of the configuration, in the format of xl.cfg(5).
     ///
     /// # Errors
-    /// A path has characters that mean something to xl.
+    /// A path has characters that have a meaning for xl.
     pub fn text(&self) -> Result<String> {
         let (kernel, initramfs, root) = (plain(self.kernel)?, plain(self.initramfs)?, plain(&self.root)?);
         // Up to 4.17, libxl gives the first channel the number of the domain's console, which makes it

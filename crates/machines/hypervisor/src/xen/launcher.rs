@@ -1,11 +1,11 @@
-//! Xen as a launcher.
+//! The launcher `xen`.
 
 use super::config::{name_of, Config};
 use super::{owner, xl};
 use crate::boot::image::Image;
 use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
-use crate::launcher::options::{Options, Place, Progress, Refusal};
+use crate::launcher::options::{ClusterOptions, Progress, Refusal, RefusedOption};
 use crate::launcher::starting::settings;
 use crate::launcher::traits::{Facts, Launcher, StartOptions, Started};
 use crate::running::Running;
@@ -24,10 +24,11 @@ pub const NAME: &str = "xen";
 const MODULES: &str = include_str!("../../../../../images/modules-xen.txt");
 /// The driver of dom0 and the domains.
 const DRIVER: &str = "vshmem_xen";
-/// Linux supports eight consoles: the first one, the one that libxl breaks, and these.
+/// Channels of each machine. Linux supports eight consoles: the first one, the one that libxl breaks, and
+/// these.
 const CHANNELS: usize = 6;
 
-/// Xen.
+/// The launcher of Xen's domains.
 pub struct Xen;
 
 impl Launcher for Xen {
@@ -56,7 +57,7 @@ impl Launcher for Xen {
         check_host()
     }
 
-    fn check(&self, options: &Options) -> std::result::Result<(), Refusal> {
+    fn check(&self, options: &ClusterOptions) -> std::result::Result<(), Refusal> {
         let unfit = [
             (options.pools.len() > 1, "further pools (--pool)"),
             (options.shares.iter().any(|share| share.ends_with(":rw")), "--share DIR:rw"),
@@ -68,7 +69,7 @@ impl Launcher for Xen {
         ];
         match unfit.iter().find(|(given, _)| *given) {
             Some((_, what)) => {
-                Err(Refusal::new(Place::Other, format!("{what} can't be given for machines on Xen")))
+                Err(Refusal::new(RefusedOption::Other, format!("{what} can't be given for machines on Xen")))
             }
             None => Ok(()),
         }
@@ -110,7 +111,7 @@ impl Launcher for Xen {
         owner::pool_path(cluster)
     }
 
-    /// Domains only find it by name.
+    /// The pool's name: domains only find it by that.
     fn pool_reference(&self, record: &Record) -> String {
         owner::pool_name(&record.name)
     }
@@ -164,7 +165,7 @@ impl Launcher for Xen {
         Health { pools: pools.map(|pool| pool.name.clone()).collect(), front_end: joined, no_driver: None }
     }
 
-    /// As far as xenconsoled is configured to keep a log.
+    /// The last lines of the console, if xenconsoled is configured to write a log.
     fn last_output(&self, record: &Record, machine: &Machine) -> String {
         let log = format!("/var/log/xen/console/guest-{}.log", name_of(record, machine));
         log::tail(Path::new(&log))

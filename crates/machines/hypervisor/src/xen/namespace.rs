@@ -15,12 +15,12 @@ pub struct MountNamespace {
 }
 
 impl MountNamespace {
-    /// One with the tree at this directory, which is empty.
+    /// A namespace with the tree at this directory, which is empty.
     pub fn at(root: &Path, shares: &[Share]) -> Result<MountNamespace> {
         Ok(MountNamespace { root: root.into(), tree: FileTree::of(shares)? })
     }
 
-    /// Makes it, for this process and its children.
+    /// Makes the namespace, for this process and its children.
     pub fn enter(&self) -> io::Result<()> {
         // SAFETY: a plain value.
         if unsafe { libc::unshare(libc::CLONE_NEWNS) } < 0 {

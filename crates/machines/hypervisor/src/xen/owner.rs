@@ -14,9 +14,9 @@ use vshmem_base::error::{error, Error, Explain, Result};
 use vshmem_base::interrupt;
 use vshmem_base::process::Process;
 
-/// How long making the pool may take.
+/// Time that making the pool may take.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long withdrawing the pool may take.
+/// Time that withdrawing the pool may take.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The name of a cluster's pool in its domains. XenStore does not permit dots.

@@ -1,4 +1,4 @@
-//! Creates domains by xl.
+//! The toolstack `xl`, which creates domains.
 
 use super::config::Config;
 use super::namespace::MountNamespace;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use vshmem_base::error::{error, Error, Explain, Result};
 
-/// Whether it is on the PATH.
+/// Whether xl is on the PATH.
 pub fn is_installed() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(PROGRAM).is_file())

@@ -1,5 +1,5 @@
-//! The file of a pool as libvirt finds it: by its name right in `/dev/shm`. A pool that is elsewhere is lent
-//! there, by a second link, until QEMU has opened it.
+//! The link of a pool in `/dev/shm`, by whose name libvirt finds the pool. A pool that is elsewhere has a
+//! second link there until QEMU has opened it.
 
 use super::acl::TemporaryAcl;
 use crate::state::record::Granted;
@@ -10,28 +10,28 @@ use vshmem_base::error::{error, Result};
 
 const SHM: &str = "/dev/shm";
 
-/// To whom files are lent.
+/// The domain that links are made for.
 #[derive(Debug, Clone, Copy)]
-pub struct Borrower<'a> {
-    /// The UUID of its domain.
+pub struct LinkUser<'a> {
+    /// The domain's UUID.
     pub uuid: &'a str,
     /// The user that its QEMU runs as, if not this one.
     pub user: Option<u32>,
 }
 
-/// A pool's file in `/dev/shm`. What was lent is taken back when this is dropped.
-pub struct Lent {
+/// A pool's link in `/dev/shm`. A link that was made is removed when this is dropped.
+pub struct ShmLink {
     /// Its name there.
     pub name: String,
     link: Option<PathBuf>,
     _acl: Option<TemporaryAcl>,
 }
 
-impl Lent {
-    /// A file that must be there already.
-    pub fn in_place(pool: &Path) -> Result<Lent> {
+impl ShmLink {
+    /// The link of a pool that lies in `/dev/shm`; an error if it does not.
+    pub fn in_place(pool: &Path) -> Result<ShmLink> {
         match name_in_shm(pool) {
-            Some(name) => Ok(Lent { name, link: None, _acl: None }),
+            Some(name) => Ok(ShmLink { name, link: None, _acl: None }),
             None => Err(error!(
                 "libvirt takes pools right in {SHM} only, and {} is elsewhere: make one with vshmem pool create {SHM}/NAME",
                 pool.display()
@@ -39,13 +39,13 @@ impl Lent {
         }
     }
 
-    /// Lends a file.
-    pub fn to(pool: &Granted, borrower: Borrower<'_>) -> Result<Lent> {
-        let acl = borrower.user.map(|user| TemporaryAcl::grant(&pool.path, &[user])).transpose()?;
+    /// Makes a link of a pool for a domain.
+    pub fn make(pool: &Granted, link_user: LinkUser<'_>) -> Result<ShmLink> {
+        let acl = link_user.user.map(|user| TemporaryAcl::grant(&pool.path, &[user])).transpose()?;
         if let Some(name) = name_in_shm(&pool.path) {
-            return Ok(Lent { name, link: None, _acl: acl });
+            return Ok(ShmLink { name, link: None, _acl: acl });
         }
-        let name = format!("{}{}", prefix(borrower.uuid), pool.name);
+        let name = format!("{}{}", prefix(link_user.uuid), pool.name);
         let link = Path::new(SHM).join(&name);
         remove(&link).and_then(|()| fs::hard_link(&pool.path, &link)).map_err(|why| {
             error!(
@@ -54,19 +54,19 @@ impl Lent {
             )
             .hint("Pools on a hugetlbfs come with doorbells only (doorbell = true).")
         })?;
-        Ok(Lent { name, link: Some(link), _acl: acl })
+        Ok(ShmLink { name, link: Some(link), _acl: acl })
     }
 }
 
-impl Drop for Lent {
+impl Drop for ShmLink {
     fn drop(&mut self) {
         // The next one under this name, or the end of the cluster, removes what stays.
         let _ = self.link.as_deref().map(remove);
     }
 }
 
-/// Takes back what a killed command has lent to a domain.
-pub fn take_back(uuid: &str) {
+/// Removes the links that a killed command has made for a domain.
+pub fn remove_links(uuid: &str) {
     let prefix = prefix(uuid);
     let is_lent = |name: &str| name.starts_with(&prefix);
     for entry in fs::read_dir(SHM).into_iter().flatten().flatten() {
@@ -104,21 +104,21 @@ mod tests {
         let pool = Granted::new("work".into(), directory.join("pool"), 1 << 20, false);
         fs::write(&pool.path, "x").unwrap();
         let uuid = format!("test{}", std::process::id());
-        let borrower = Borrower { uuid: &uuid, user: None };
+        let link_user = LinkUser { uuid: &uuid, user: None };
         assert!(
-            Lent::in_place(&pool.path).is_err_and(|error| error.to_string().contains("right in /dev/shm"))
+            ShmLink::in_place(&pool.path).is_err_and(|error| error.to_string().contains("right in /dev/shm"))
         );
         let links = || fs::metadata(&pool.path).unwrap().nlink();
-        let lent = Lent::to(&pool, borrower).unwrap();
-        assert_eq!((lent.name.as_str(), links()), (&*format!("vshmem-{uuid}-work"), 2));
-        // Whoever was killed has not taken it back.
-        std::mem::forget(lent);
-        drop(Lent::to(&pool, borrower).unwrap());
+        let shm_link = ShmLink::make(&pool, link_user).unwrap();
+        assert_eq!((shm_link.name.as_str(), links()), (&*format!("vshmem-{uuid}-work"), 2));
+        // A killed command has not removed its link.
+        std::mem::forget(shm_link);
+        drop(ShmLink::make(&pool, link_user).unwrap());
         assert_eq!(links(), 1);
-        std::mem::forget(Lent::to(&pool, borrower).unwrap());
-        take_back(&uuid);
+        std::mem::forget(ShmLink::make(&pool, link_user).unwrap());
+        remove_links(&uuid);
         assert_eq!(links(), 1);
         fs::remove_dir_all(&directory).unwrap();
-        assert_eq!(Lent::in_place(Path::new("/dev/shm/work")).unwrap().name, "work");
+        assert_eq!(ShmLink::in_place(Path::new("/dev/shm/work")).unwrap().name, "work");
     }
 }
