@@ -7,7 +7,7 @@ use schemars::transform::{transform_subschemas, Transform};
 use schemars::Schema;
 use serde_json::Value;
 use vshmem_base::{error, Result};
-use vshmem_cluster::description::cluster::{Description, Group, PagesWanted, Placement, Pool, Size};
+use vshmem_cluster::description::cluster::{Description, MachineGroup, PagesWanted, Placement, Pool, Size};
 use vshmem_cluster::description::file::File;
 use vshmem_cluster::description::network::Network;
 use vshmem_cluster::description::pools::OWN;
@@ -37,11 +37,16 @@ fn all_reserved(mut description: Description, up: &args::Up) -> Description {
 }
 
 fn of_options(up: &args::Up) -> Result<Description> {
-    let alike = Group { count: up.machines, cpus: up.cpus, memory: up.memory.map(Size), ..Group::default() };
-    let machines = match alike == Group::default() {
+    let alike = MachineGroup {
+        count: up.machines,
+        cpus: up.cpus,
+        memory: up.memory.map(Size),
+        ..MachineGroup::default()
+    };
+    let machines = match alike == MachineGroup::default() {
         true => vec![],
         // As many as without any option.
-        false => vec![Group { count: alike.count.or(Some(2)), ..alike }],
+        false => vec![MachineGroup { count: alike.count.or(Some(2)), ..alike }],
     };
     let own = Pool {
         size: up.pool_size.map(Size),

@@ -14,7 +14,7 @@ use vshmem_base::{interrupt, Result};
 use vshmem_cluster::change::apply::Permitted;
 use vshmem_cluster::host::cluster::{self, health, list, Listed};
 use vshmem_cluster::host::restart;
-use vshmem_cluster::host::up::{self, How};
+use vshmem_cluster::host::up::{self, UpOptions};
 use vshmem_devices::choose::Assigned;
 use vshmem_guest::settings::uplink::{Addresses, Card};
 use vshmem_hypervisor::launcher;
@@ -57,17 +57,17 @@ pub fn up(up: &args::Up) -> Result<u8> {
     let begun = Instant::now();
     interrupt::watch();
     let (launcher, options) = description::options(up)?;
-    let how = How { timeout: Duration::from_secs(up.timeout), overcommit: up.overcommit };
+    let up_options = UpOptions { timeout: Duration::from_secs(up.timeout), overcommit: up.overcommit };
     if up.dry_run {
         return changes::show(&options);
     }
     let quiet = up.quiet;
     let permitted = Permitted { remove: up.remove, restart: up.restart, overcommit: up.overcommit };
-    if up.file.is_some() && changes::update(&options, permitted, how.timeout, quiet)? {
+    if up.file.is_some() && changes::update(&options, permitted, up_options.timeout, quiet)? {
         return Ok(0);
     }
     let mut tell = changes::teller("up", quiet);
-    let record = up::up(launcher, &options, how, &mut tell)?;
+    let record = up::up(launcher, &options, up_options, &mut tell)?;
     if !quiet {
         let names: Vec<_> = record.machines.iter().map(|m| m.name.as_str()).collect();
         print(&format!(

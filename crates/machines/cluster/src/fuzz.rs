@@ -29,7 +29,7 @@ use vshmem_session::wire::message::{AgentMessage, HostMessage};
 /// A parser under test.
 pub type Reader = fn(&[u8]);
 
-/// All of them, by name.
+/// The parsers, by name.
 pub const READERS: &[(&str, Reader)] = &[
     ("record", record),
     ("front end", front_end_answers),
@@ -121,7 +121,7 @@ fn frames(stream: &[u8]) {
     }
 }
 
-/// A machine's agent, and what a host sends after the greeting.
+/// A machine's agent, and the bytes of a host after the greeting.
 fn guest_session(stream: &[u8]) {
     let mut machine = Machine::echoes();
     for piece in stream.split(|c| *c == SEAM) {
@@ -131,7 +131,7 @@ fn guest_session(stream: &[u8]) {
     }
 }
 
-/// A host that runs three commands in a machine, and what the machine sends.
+/// A host that runs three commands in a machine, and the bytes of the machine.
 fn host_session(stream: &[u8]) {
     let (host, mut machine) = UnixStream::pair().expect("a pair");
     machine.set_nonblocking(true).expect("a socket");
@@ -154,7 +154,8 @@ fn host_session(stream: &[u8]) {
     assert!(said.borrow().len() <= most, "no more than was said");
 }
 
-/// What a launcher's relay says to the host, which starts what it asks for, or refuses it.
+/// The messages of a launcher's relay to the host, which starts the commands that it asks for, or refuses
+/// them.
 fn relay(stream: &[u8]) {
     let mut requests = Requests::default();
     let (mut tasks, mut answered) = (0, 0);
@@ -186,7 +187,7 @@ fn relay(stream: &[u8]) {
     assert!(answered <= stream.len() * 100, "an answer to each request");
 }
 
-/// The text of a remote command, and the words that it is for whoever judges them.
+/// The text of a remote command, and its words as a judge gets them.
 fn remote_command(text: &[u8]) {
     if let Some(words) = words::split(&String::from_utf8_lossy(text)) {
         let len: usize = words.iter().map(|word| word.len()).sum();
@@ -194,7 +195,7 @@ fn remote_command(text: &[u8]) {
     }
 }
 
-/// What a host says of a command, as the request to start it.
+/// The request of a host to start a command.
 fn start(payload: &[u8]) {
     if let Ok(message) = serde_json::from_slice::<HostMessage>(payload) {
         let again = message.to_payload().map(|bytes| serde_json::from_slice(&bytes).ok());

@@ -6,8 +6,8 @@
 //! | module | subject |
 //! | --- | --- |
 //! | [`change`] | changing a cluster that runs |
-//! | [`host`] | what `vshmem` does with clusters |
-//! | [`description`] | what a file or options say of a cluster |
+//! | [`host`] | starting, listing and ending clusters |
+//! | [`description`] | the description of a cluster |
 
 pub mod change;
 pub mod description;

@@ -1,4 +1,4 @@
-//! What a description means whose machines libvirt starts.
+//! Tests of descriptions whose machines libvirt starts.
 
 use std::path::Path;
 use vshmem_base::user::uid;

@@ -1,5 +1,5 @@
-//! Makes changes of a cluster, one after the other. Each is whole when the next one begins, so an interrupted
-//! command can be repeated.
+//! The changes of a cluster as they are made, one after the other. Each is whole when the next one begins, so
+//! an interrupted command can be repeated.
 
 use super::plan::{plan, Change, Effort, Running, Step};
 use super::steps;
@@ -15,12 +15,12 @@ use vshmem_hypervisor::launcher::table;
 use vshmem_hypervisor::state::machine::{no_cluster, state, MachineState};
 use vshmem_hypervisor::state::record::{Machine, Record};
 
-/// What may be done to machines that run.
+/// The actions on machines that the user permits.
 #[derive(Debug, Clone, Copy)]
 pub struct Permitted {
-    /// Those that are not described any more are ended and removed.
+    /// Machines that are not described any more are ended and removed.
     pub remove: bool,
-    /// They are restarted where a change takes that.
+    /// Machines are restarted where a change takes that.
     pub restart: bool,
     /// Machines are added though this host may not have all of their memory.
     pub overcommit: bool,

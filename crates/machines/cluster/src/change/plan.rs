@@ -1,4 +1,5 @@
-//! What differs between a cluster's options and new ones, and what it takes to change it. This only compares.
+//! The plan of a cluster's changes: the differences between its options and new ones, with the effort of
+//! each. Nothing is changed here.
 
 use crate::host::placing::Move;
 use std::fmt::{self, Debug};
@@ -10,7 +11,7 @@ use vshmem_placement::pages::{PageRules, Pages};
 use vshmem_placement::plan::Placed;
 use vshmem_placement::rules::Rules;
 
-/// What a change takes.
+/// The effort of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
     /// Machines run on meanwhile, and others come.
@@ -23,7 +24,7 @@ pub enum Effort {
     Rebuild,
 }
 
-/// A change.
+/// The step of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// A pool is made for the cluster, or one of the host is used.
@@ -58,44 +59,44 @@ pub enum Step {
     Other,
 }
 
-/// A change, and what it takes.
+/// A change, with its effort.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What is done.
+    /// The step.
     pub step: Step,
-    /// What it takes.
+    /// The effort.
     pub effort: Effort,
     /// The machine that is restarted for it, if one is.
     pub machine: Option<String>,
-    /// In words.
+    /// A description in words.
     pub text: String,
 }
 
 impl Change {
-    /// A machine is added.
+    /// Whether a machine is added.
     pub fn adds(&self) -> bool {
         matches!(self.step, Step::Add(_))
     }
 
-    /// A machine is removed.
+    /// Whether a machine is removed.
     pub fn removes(&self) -> bool {
         matches!(self.step, Step::Remove(_))
     }
 }
 
-/// What is asked about a cluster that runs.
+/// A cluster that runs, as a plan needs to know it.
 pub trait Running {
     /// Whether a machine can be given a pool while it runs.
     fn can_grant(&self, machine: &str, pool: &PoolOptions) -> bool;
     /// Whether it can lose the pool of this name while it runs.
     fn can_revoke(&self, machine: &str, pool: &str) -> bool;
-    /// It has died.
+    /// Whether the machine has died.
     fn has_died(&self, machine: &str) -> bool;
-    /// It runs, and not as it is to be: what was changed takes a restart.
+    /// Whether it runs with other options than it is to have, since a change takes a restart.
     fn is_outdated(&self, machine: &str) -> bool;
-    /// The cluster can do without it.
+    /// Whether it can be removed from the cluster.
     fn can_remove(&self, machine: &str) -> bool;
-    /// Where it is to run, if by other rules than it does.
+    /// The new placement of the machine, if it is to have one.
     fn moves(&self, machine: &str) -> Option<&Move>;
 }
 
@@ -132,7 +133,7 @@ fn change(step: Step, effort: Effort, text: String) -> Change {
     Change { step, effort, machine: None, text }
 }
 
-/// What holds for the whole cluster can't be changed.
+/// The differences in settings of the whole cluster, which can't be changed.
 fn settings(old: &ClusterOptions, new: &ClusterOptions) -> Vec<Change> {
     let mut all = Vec::new();
     let mut compare = |what: &str, old: &dyn Debug, new: &dyn Debug| {
@@ -230,7 +231,7 @@ fn machines(old: &ClusterOptions, new: &ClusterOptions, running: &dyn Running, a
             all.push(restarts(Step::Resize(machine.clone()), resized(had, machine)));
         }
         if had.devices != machine.devices {
-            let (new, old) = (told(&machine.devices), told(&had.devices));
+            let (new, old) = (device_list(&machine.devices), device_list(&had.devices));
             let step = Step::Devices(name.clone(), machine.devices.clone());
             all.push(restarts(step, format!("{name}: devices {new} instead of {old}")));
         }
@@ -270,7 +271,7 @@ fn machines(old: &ClusterOptions, new: &ClusterOptions, running: &dyn Running, a
     }
 }
 
-/// What differs between a machine and what it is to be.
+/// The differences between a machine's options and new ones, in words.
 fn resized(had: &MachineOptions, machine: &MachineOptions) -> String {
     let mut parts = Vec::new();
     if had.cpus != machine.cpus {
@@ -289,7 +290,7 @@ fn resized(had: &MachineOptions, machine: &MachineOptions) -> String {
 }
 
 /// Devices in words.
-fn told(devices: &[Want]) -> String {
+fn device_list(devices: &[Want]) -> String {
     match devices.is_empty() {
         true => "none".into(),
         false => devices.iter().map(Want::to_string).collect::<Vec<_>>().join(", "),
@@ -307,7 +308,7 @@ pub fn described(machine: &MachineOptions) -> String {
     };
     let devices = match devices.is_empty() {
         true => String::new(),
-        false => format!(", devices {}", told(devices)),
+        false => format!(", devices {}", device_list(devices)),
     };
     let boots = match image {
         Image::Host => String::new(),

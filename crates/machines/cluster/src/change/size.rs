@@ -48,10 +48,10 @@ pub fn shrunk(options: &ClusterOptions, names: &[String], count: usize) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::description::cluster::{Description, Group};
+    use crate::description::cluster::{Description, MachineGroup};
 
     fn of(names: &[&str]) -> ClusterOptions {
-        let group = |name: &&str| Group { name: Some((*name).into()), ..Group::default() };
+        let group = |name: &&str| MachineGroup { name: Some((*name).into()), ..MachineGroup::default() };
         let machines = names.iter().map(group).collect();
         Description { machines, ..Description::default() }.resolve().unwrap().1
     }

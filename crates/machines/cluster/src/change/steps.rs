@@ -161,8 +161,8 @@ fn make_pool(
     record.options = Some(options.clone());
     claims::claim_again(record, &[], |_| Ok(()))?;
     let made = record.pools.last_mut().expect("it was just put there");
-    made::create(&made.path, wanted)?;
-    made::back(made, wanted, options, report)
+    made_pools::create(&made.path, wanted)?;
+    made_pools::back(made, wanted, options, report)
 }
 
 /// What the pool of this name is called that was made for a cluster, if one was.
@@ -241,7 +241,7 @@ fn place(
         record.options = Some(options.clone());
         let before = record.clone();
         record.machines[index].outdated |= !live;
-        claims::claim_cores(record, |record| placing::settle(record, index, placed))?;
+        claims::claim_cores(record, |record| placing::set_place(record, index, placed))?;
         if !live {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! What can be said of a cluster, in a file or by options.
+//! The description of a cluster, as a file or options give it.
 
 use super::network::{self, Network};
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
@@ -52,7 +52,7 @@ pub struct Description {
     /// The pages that memory is in; by default, what the kernel gives.
     pub pages: Option<PagesWanted>,
     /// The machines; by default two.
-    pub machines: Vec<Group>,
+    pub machines: Vec<MachineGroup>,
     /// The pools, by their names in the machines. All machines share the pool "default" unless it says
     /// which do.
     pub pools: BTreeMap<String, Pool>,
@@ -97,7 +97,8 @@ pub struct PagesWanted {
 /// Machines that are alike, or one machine.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Group {
+#[schemars(rename = "Group")]
+pub struct MachineGroup {
     /// Its name. With a count, a number follows it: worker0, worker1. Without a name they are vm0, vm1, ...
     pub name: Option<String>,
     /// How many there are. Without it there is one.
@@ -200,7 +201,7 @@ impl JsonSchema for Size {
 }
 
 impl Description {
-    /// This description, except for what another one says, whose shares and pools come on top.
+    /// This description with the values of another one in place of its own; shares and pools are added.
     pub fn overridden_by(self, other: Description) -> Description {
         let mut pools = self.pools;
         for (name, theirs) in other.pools {

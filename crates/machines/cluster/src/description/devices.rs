@@ -5,8 +5,8 @@ use super::fault::Fault;
 use vshmem_devices::want::Which;
 use vshmem_hypervisor::launcher::traits::Launcher;
 
-/// The most functions that a machine can have.
-const MOST: u32 = 16;
+/// Functions that a machine can have.
+const MAX_FUNCTIONS: u32 = 16;
 
 /// An error unless machines can have the devices that they ask for, as far as that is known without looking.
 pub fn check(description: &Description, launcher: &dyn Launcher) -> Result<(), Fault> {
@@ -21,8 +21,8 @@ pub fn check(description: &Description, launcher: &dyn Launcher) -> Result<(), F
         if !facts.gives_devices {
             return Err(fault(format!("{} gives its machines no devices", facts.name)));
         }
-        if group.devices.iter().map(|want| want.count).sum::<u32>() > MOST {
-            return Err(fault(format!("a machine has at most {MOST} devices")));
+        if group.devices.iter().map(|want| want.count).sum::<u32>() > MAX_FUNCTIONS {
+            return Err(fault(format!("a machine has at most {MAX_FUNCTIONS} devices")));
         }
         for want in &group.devices {
             let Which::At(address) = want.which else { continue };

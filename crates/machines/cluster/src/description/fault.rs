@@ -7,17 +7,17 @@ use vshmem_base::error::Error;
 pub struct Fault {
     /// The keys that lead to it, and indices of lists: `machines`, `1`, `cpus`.
     pub at: Vec<String>,
-    /// What is wrong.
+    /// The reason.
     pub error: Error,
 }
 
 impl Fault {
-    /// What these keys say is wrong.
+    /// A mistake at these keys.
     pub fn new(at: &[&str], what: impl Into<String>) -> Fault {
         Fault::because(at, Error::new(what).code(2))
     }
 
-    /// The same, for this reason.
+    /// A mistake at these keys, for this reason.
     pub fn because(at: &[&str], error: Error) -> Fault {
         Fault { at: at.iter().map(|key| (*key).into()).collect(), error }
     }

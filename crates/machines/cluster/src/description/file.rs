@@ -1,4 +1,4 @@
-//! Reads a cluster's description from a file of TOML. A mistake is reported with its line and column, and the
+//! The file of a cluster's description, in TOML. A mistake is reported with its line and column, and the
 //! line itself.
 
 use super::cluster::Description;
@@ -11,12 +11,12 @@ use std::path::{Component, Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use vshmem_base::error::{error, Error, Explain, Result};
 
-/// What stands for an image and is no path.
-const WORDS: [&str; 2] = [HOST, SLIM];
-/// The longest part of a line that is shown.
-const SHOWN: usize = 120;
-/// How alike a key and an unknown one must be for the former to be what was meant.
-const ALIKE: f64 = 0.75;
+/// The words that stand for an image and are no paths.
+const IMAGE_WORDS: [&str; 2] = [HOST, SLIM];
+/// Bytes of a line that are shown.
+const MAX_SHOWN: usize = 120;
+/// Similarity, from 0 to 1, that a key must have to an unknown one to be suggested.
+const MIN_SIMILARITY: f64 = 0.75;
 
 /// A file that describes a cluster.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct File {
     /// As messages name it.
     name: String,
     text: String,
-    /// What it says. Paths in it no longer depend on where the file is.
+    /// The description. Its paths no longer depend on the file's directory.
     pub description: Description,
 }
 
@@ -38,11 +38,11 @@ impl File {
         File::parse(name, text, &here.join(beside))
     }
 
-    /// From a text; relative paths in it begin in `directory`.
+    /// Reads a text; relative paths in it begin in `directory`.
     pub fn parse(name: String, text: String, directory: &Path) -> Result<File> {
         match toml::from_str::<Description>(&text) {
             Ok(mut description) => {
-                description.settle(directory);
+                description.resolve_paths(directory);
                 Ok(File { name, text, description })
             }
             Err(refused) => {
@@ -53,7 +53,7 @@ impl File {
         }
     }
 
-    /// The error for a mistake in what the file says, with its place.
+    /// The error for a mistake in the description, with its place in the file.
     pub fn explain(&self, fault: Fault) -> Error {
         let code = fault.error.exit_code();
         // A mistake in what the command line has added is nowhere in the file.
@@ -66,34 +66,36 @@ impl File {
 
 impl Description {
     /// Makes paths independent of the current directory: relative ones begin in `directory`.
-    fn settle(&mut self, directory: &Path) {
-        let settled = |path: &Path| settled(path, directory);
-        self.kernel = self.kernel.as_deref().map(settled);
+    fn resolve_paths(&mut self, directory: &Path) {
+        let resolved_path = |path: &Path| resolved_path(path, directory);
+        self.kernel = self.kernel.as_deref().map(resolved_path);
         self.driver = self.driver.take().map(|path| match path.as_os_str() == "none" {
             true => path,
-            false => settled(&path),
+            false => resolved_path(&path),
         });
         for group in &mut self.machines {
             let files = [&mut group.image, &mut group.kernel, &mut group.initramfs];
-            for file in
-                files.into_iter().flatten().filter(|file| !WORDS.iter().any(|word| file.as_os_str() == *word))
+            for file in files
+                .into_iter()
+                .flatten()
+                .filter(|file| !IMAGE_WORDS.iter().any(|word| file.as_os_str() == *word))
             {
-                *file = settled(file);
+                *file = resolved_path(file);
             }
         }
         for share in &mut self.shares {
-            *share = settled(Path::new(share)).to_string_lossy().into_owned();
+            *share = resolved_path(Path::new(share)).to_string_lossy().into_owned();
         }
         for host in self.pools.values_mut().filter_map(|pool| pool.host.as_mut()) {
             if host.contains('/') {
-                *host = settled(Path::new(host)).to_string_lossy().into_owned();
+                *host = resolved_path(Path::new(host)).to_string_lossy().into_owned();
             }
         }
     }
 }
 
 /// A path that does not depend on the current directory. A leading `~` is the home directory.
-fn settled(path: &Path, directory: &Path) -> PathBuf {
+fn resolved_path(path: &Path, directory: &Path) -> PathBuf {
     let mut parts = path.components();
     let home = std::env::var_os("HOME").filter(|_| parts.next() == Some(Component::Normal("~".as_ref())));
     match home {
@@ -102,7 +104,7 @@ fn settled(path: &Path, directory: &Path) -> PathBuf {
     }
 }
 
-/// Where the value is to which keys lead, or as far as they do; `None` if not even the first one is there.
+/// The place of the value to which keys lead, as far as they do; `None` if not even the first one is there.
 fn span_of(text: &str, keys: &[String]) -> Option<Range<usize>> {
     let top = DeTable::parse(text).ok()?;
     let (first, rest) = keys.split_first()?;
@@ -129,14 +131,14 @@ fn located(name: &str, text: &str, span: Range<usize>, why: &str) -> Error {
     let line = text[line_start..].lines().next().unwrap_or_default();
     let (number, column) = (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1);
     let marked = text[start..floor(text, span.end.max(start))].lines().next().unwrap_or_default();
-    // The marks stand below what they mark, whatever tabs are between.
+    // Tabs stay, so that the marks stand below the marked text.
     let indent: String = before[line_start..].chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
     let marks = "^".repeat(marked.chars().count().max(1));
     let (what, hint) = why.split_once('\n').unwrap_or((why, ""));
     let mut shown = format!("{number} | {}\n", vshmem_base::plain(line));
     let gutter = " ".repeat(number.to_string().len());
     let _ = write!(shown, "  {gutter} | {indent}{marks}");
-    if line.chars().count() > SHOWN || line.is_empty() {
+    if line.chars().count() > MAX_SHOWN || line.is_empty() {
         shown.clear();
     }
     if !hint.is_empty() {
@@ -171,7 +173,7 @@ fn suggestion(why: &str) -> String {
     };
     let alike = |key: &str| strsim::jaro_winkler(unknown, key);
     let best = words.max_by(|one, other| alike(one).total_cmp(&alike(other)));
-    match best.filter(|best| alike(best) >= ALIKE) {
+    match best.filter(|best| alike(best) >= MIN_SIMILARITY) {
         Some(best) => format!("\nDid you mean {best}?"),
         None if is_of_all(unknown) => {
             format!("\nAll machines have the same {unknown}: say it above the tables.")
@@ -220,7 +222,7 @@ mod tests {
         assert!(refused("a = [\n").starts_with("c.toml:"));
         assert!(refused("pools = 5").starts_with("c.toml:1:9: invalid type"));
         assert!(!refused("zzz = 1").contains("Did you mean"));
-        let long = refused(&format!("name = [\"{}\"]", "x".repeat(SHOWN)));
+        let long = refused(&format!("name = [\"{}\"]", "x".repeat(MAX_SHOWN)));
         assert!(!long.contains("xxx") && long.starts_with("c.toml:1:8: "), "{long}");
     }
 
@@ -253,7 +255,7 @@ mod tests {
         assert_eq!(said.shares, ["/d/a:rw", "/b"]);
         assert_eq!(said.pools["x"].host.as_deref(), Some("work"));
         assert_eq!(said.pools["y"].host.as_deref(), Some("/d/./work"));
-        let home = settled(Path::new("~/x"), Path::new("/d"));
+        let home = resolved_path(Path::new("~/x"), Path::new("/d"));
         assert_eq!(Some(home), std::env::var_os("HOME").map(|home| Path::new(&home).join("x")));
     }
 }

@@ -1,15 +1,15 @@
-//! The machines that a description means: their names, and what they have.
+//! The machines that a description means, with their names and options.
 
-use super::cluster::{Description, Group, Size};
+use super::cluster::{Description, MachineGroup, Size};
 use super::fault::Fault;
 use vshmem_base::size;
 use vshmem_hypervisor::boot::image::{DirectKernel, Image, System};
 use vshmem_hypervisor::launcher::options::MachineOptions;
 use vshmem_placement::pages::Pages;
 
-/// The most machines in a cluster.
+/// Machines that a cluster can have.
 pub const MAX: usize = 32;
-/// The longest name of a machine.
+/// Bytes of the longest name of a machine.
 pub const MAX_NAME: usize = 24;
 /// Bytes that all names together may take on the machines' kernel's command line.
 const MAX_NAMES: usize = 400;
@@ -17,24 +17,24 @@ const MAX_NAMES: usize = 400;
 const DEFAULT_COUNT: u32 = 2;
 const DEFAULT_CPUS: u32 = 1;
 const DEFAULT_MEMORY: Size = Size(512 << 20);
-/// The least memory of a machine.
+/// Bytes of the least memory of a machine.
 const MIN_MEMORY: u64 = 128 << 20;
-/// That of a slim one. Debian's kernel takes 48 MiB of it before any program runs, and unpacks the initramfs
-/// beside its archive.
+/// Bytes of the least memory of a slim machine. Debian's kernel takes 48 MiB of it before any program runs,
+/// and unpacks the initramfs beside its archive.
 const MIN_SLIM_MEMORY: u64 = 112 << 20;
 
 /// The name by which a machine reaches itself.
 const LOCALHOST: &str = "localhost";
 
-/// What stands for this host's root in place of a disk image.
+/// The word for this host's root in place of a disk image.
 pub const HOST: &str = "host";
 
-/// What stands for a slim system.
+/// The word for a slim system in place of a disk image.
 pub const SLIM: &str = "slim";
 
 /// The machines of a description, still without pools, each with the name of its group.
 pub fn machines(description: &Description) -> Result<Vec<(MachineOptions, String)>, Fault> {
-    let two = [Group { count: Some(DEFAULT_COUNT), ..Group::default() }];
+    let two = [MachineGroup { count: Some(DEFAULT_COUNT), ..MachineGroup::default() }];
     let groups = match description.machines.is_empty() {
         true => &two[..],
         false => &description.machines,
@@ -99,8 +99,12 @@ pub fn group_of(description: &Description, machine: usize) -> Option<usize> {
     })
 }
 
-/// An error unless machines can be like this.
-fn check<'a>(group: &Group, pages: Option<Pages>, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<(), Fault> {
+/// An error unless the machines of a group can be as it says.
+fn check<'a>(
+    group: &MachineGroup,
+    pages: Option<Pages>,
+    at: &dyn Fn(&'a str) -> [&'a str; 3],
+) -> Result<(), Fault> {
     if let Some(name) = group.name.as_deref().filter(|name| !is_name(name)) {
         let why = match name.eq_ignore_ascii_case(LOCALHOST) {
             true => "every machine calls itself so",
@@ -132,12 +136,12 @@ fn check<'a>(group: &Group, pages: Option<Pages>, at: &dyn Fn(&'a str) -> [&'a s
     Ok(())
 }
 
-fn is_image(group: &Group, word: &str) -> bool {
+fn is_image(group: &MachineGroup, word: &str) -> bool {
     group.image.as_ref().is_some_and(|image| image.as_os_str() == word)
 }
 
-/// What machines like this boot.
-fn image<'a>(group: &Group, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<Image, Fault> {
+/// The image that the machines of a group boot.
+fn image<'a>(group: &MachineGroup, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<Image, Fault> {
     let own = |disk, kernel| Image::Own(Box::new(System { disk, kernel }));
     let is = |word| is_image(group, word);
     let disk = group.image.clone().filter(|_| !is(HOST) && !is(SLIM));
@@ -180,10 +184,10 @@ mod tests {
     use super::*;
 
     fn named(groups: &[(Option<&str>, Option<u32>)]) -> Result<Vec<String>, Fault> {
-        let group = |&(name, count): &(Option<&str>, Option<u32>)| Group {
+        let group = |&(name, count): &(Option<&str>, Option<u32>)| MachineGroup {
             name: name.map(Into::into),
             count,
-            ..Group::default()
+            ..MachineGroup::default()
         };
         let machines = groups.iter().map(group).collect();
         let all = super::machines(&Description { machines, ..Description::default() })?;

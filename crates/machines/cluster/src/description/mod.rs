@@ -1,12 +1,12 @@
-//! A cluster as a file describes it, or the options of `vshmem up`: both become a [`cluster::Description`],
-//! and that becomes what is started.
+//! The description of a cluster, by a file or by the options of `vshmem up`: both become a
+//! [`cluster::Description`], which becomes the options of the cluster.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | [`cluster`], [`network`] | what can be said of a cluster, and of its networks |
-//! | [`mod@file`] | reading that from a file, and where in it a mistake is |
+//! | [`cluster`], [`network`] | the description of a cluster, and of its networks |
+//! | [`mod@file`] | the file of a description, and the places of mistakes in it |
 //! | [`fault`] | a mistake in a description |
-//! | [`mod@via`] | what starts the machines |
+//! | [`mod@via`] | the launcher of the machines |
 //! | [`resolve`], [`machines`], [`devices`], [`pools`], `uplink` | the machines, their devices, pools and networks that are meant, with every default |
 
 pub mod cluster;

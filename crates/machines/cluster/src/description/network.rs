@@ -1,4 +1,4 @@
-//! What can be said of networks: the one between the machines, and one outside that they are on.
+//! The description of networks: the one between the machines, and the one of their uplink.
 
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use vshmem_guest::settings::uplink::Static;
 
-/// What stands for addresses that a DHCP server gives.
+/// The word for addresses that a DHCP server gives.
 const DHCP: &str = "dhcp";
 
 /// The networks that the machines are on.
@@ -109,19 +109,19 @@ pub fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Network>, D::Er
     from.deserialize_any(Either).map(Some)
 }
 
-/// The schema of what [`read`] reads.
+/// The schema of the values that [`read`] takes.
 pub fn schema(generator: &mut SchemaGenerator) -> Schema {
     let table = generator.subschema_for::<Network>();
     json_schema!({ "anyOf": [{ "type": "boolean" }, table] })
 }
 
 impl Network {
-    /// One between the machines, or none.
+    /// A description with a network between the machines, or with none.
     pub fn private(private: bool) -> Network {
         Network { private: Some(private), ..Network::default() }
     }
 
-    /// This one, except for what another says.
+    /// This description with the values of another one in place of its own.
     pub fn overridden_by(self, other: Network) -> Network {
         // Of these there is one.
         let ours = match (other.user, &other.bridge, &other.tap) {

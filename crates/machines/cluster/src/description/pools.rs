@@ -38,7 +38,7 @@ pub fn pools(
     Ok(all)
 }
 
-/// What a pool is, which is in these pages unless it says itself.
+/// The options of a pool, which is in these pages unless it says itself.
 fn options(
     name: &str,
     pool: &Pool,
@@ -97,7 +97,7 @@ fn options(
     Ok(PoolOptions { name: name.into(), host, size, align, transport, reserve, pages, node: pool.node })
 }
 
-/// Memory and addresses that there are for a pool, as far as they are known.
+/// The room for a pool: memory of the host and addresses of a machine, as far as they are known.
 struct Room {
     /// The host's memory.
     total: Option<u64>,

@@ -1,4 +1,4 @@
-//! From what a description says to what is started: the launcher, and its options with every default.
+//! The resolution of a description to a launcher and the options of a cluster, with every default.
 
 use super::cluster::{Description, Size};
 use super::fault::Fault;
@@ -14,9 +14,9 @@ use vshmem_placement::rules::Rules;
 
 /// A cluster's name, if none is given.
 pub const DEFAULT_NAME: &str = "default";
-/// The most threads that take memory ahead of time. Hypervisors have no more, either.
+/// Threads that take memory ahead of time. Hypervisors have no more, either.
 pub const MAX_THREADS: u32 = 16;
-/// What leaves the choice of an accelerator to the launcher.
+/// The word that leaves the choice of an accelerator to the launcher.
 pub const AUTO: &str = "auto";
 
 impl Description {

@@ -1,4 +1,4 @@
-//! The network outside that machines of a description are on.
+//! The uplink of the machines of a description.
 
 use super::cluster::Description;
 use super::fault::Fault;
@@ -8,11 +8,11 @@ use vshmem_hypervisor::launcher::traits::Launcher;
 
 /// The longest name of an interface, in bytes.
 const MAX_NAME: usize = 15;
-/// What stands for a machine's index in the name of its tap device.
+/// The letters for a machine's index in the name of its tap device.
 const INDEX: &str = "%d";
 
 impl Network {
-    /// How machines are connected with what is outside, and the key that says so.
+    /// The means by which machines are connected with a network outside, and its key.
     fn means(&self) -> Result<Option<(Means, &'static str)>, Fault> {
         let user = self.user.unwrap_or_default().then_some((Means::User, "user"));
         let bridge = self.bridge.clone().map(|name| (Means::Bridge(name), "bridge"));
@@ -61,7 +61,7 @@ impl Description {
         means.map_or("user", |(_, key)| key)
     }
 
-    /// What connects the machines with networks outside, if something does; there are this many machines.
+    /// The uplink of this many machines, if they have one.
     pub fn uplink(&self, launcher: &dyn Launcher, machines: usize) -> Result<Option<Uplink>, Fault> {
         let Some(network) = &self.network else { return Ok(None) };
         let Some((by, key)) = network.means()? else {

@@ -1,4 +1,4 @@
-//! What starts the machines that a description means: the launcher of a hypervisor, or that of a service.
+//! The launcher that a description means: that of a hypervisor, or that of a service.
 
 use super::cluster::Description;
 use super::fault::Fault;

@@ -1,5 +1,5 @@
-//! The users that machines of root's run as: numbers that nobody else has. Whoever has a process of such a
-//! user can read and change the machine's memory.
+//! The accounts of root's machines: user ids that no account or process has. A process of such a user can
+//! read and change the machine's memory.
 
 use std::collections::BTreeSet;
 use vshmem_base::directories::cluster_names;
@@ -7,9 +7,9 @@ use vshmem_base::error::Result;
 use vshmem_base::user::{self, has_account, uid};
 use vshmem_hypervisor::state::record::{Machine, Record};
 
-/// Gives each of these machines of a record a user, if root starts them. The caller has the lock by which
-/// what machines have of this host is claimed.
-pub fn settle(record: &mut Record, indices: &[usize]) -> Result<()> {
+/// Gives each of these machines of a record a user, if root starts them. The caller has the lock for
+/// claims.
+pub fn assign(record: &mut Record, indices: &[usize]) -> Result<()> {
     if uid() != 0 {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Machines that boot together, so that none takes too long because of the others.
+//! Batches of machines that boot together, so small that none takes too long because of the others.
 
 use std::ops::Range;
 use vshmem_hypervisor::shared::affinity::available_cores;

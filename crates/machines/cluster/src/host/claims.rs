@@ -1,9 +1,9 @@
-//! Memory and cores of this host for machines: claimed before they start, so that two commands don't give
-//! away the same.
+//! Claims of machines to memory and cores of this host, made before they start, so that two commands don't
+//! give away the same.
 //!
 //! A record is the claim: it is written before anything starts, under a lock that all commands of this user
-//! take for it. A machine that starts or runs claims its memory, and what running it takes besides; what it
-//! has touched of that already is not available any more, so it does not count again.
+//! take for it. A machine that starts or runs claims its memory and the overhead of running it. Memory that
+//! it has touched already is not available any more, so it does not count again.
 
 use super::{accounts, pages};
 use std::fs;
@@ -16,7 +16,7 @@ use vshmem_hypervisor::running::Running;
 use vshmem_hypervisor::state::machine::{state, MachineState};
 use vshmem_hypervisor::state::record::{Machine, Record};
 
-/// Memory that running a machine takes besides its own: the program, its threads, the page tables.
+/// Bytes of memory that running a machine takes besides its own: the program, its threads, the page tables.
 const OVERHEAD: u64 = 64 << 20;
 
 /// Claims memory for the machines of this record with these indices, in the pages that they are to have, and
@@ -55,8 +55,8 @@ fn with_pages(
     indices: &[usize],
     mut place: impl FnMut(&mut Record) -> Result<()>,
 ) -> Result<()> {
-    accounts::settle(record, indices)?;
-    pages::settle(record, indices)?;
+    accounts::assign(record, indices)?;
+    pages::choose_pages(record, indices)?;
     loop {
         match place(record) {
             Err(why) if pages::demote(record, indices, &why) => (),
@@ -98,7 +98,7 @@ fn check(record: &Record, indices: &[usize]) -> Result<()> {
     .hint("Give them less (--memory), end others (vshmem ps), or start them all the same: --overcommit. A host without memory kills some of them."))
 }
 
-/// What machines of this user may still touch of the memory that they claim, without those of this record
+/// Bytes of claimed memory that machines of this user may still touch, without the machines of this record
 /// with these indices.
 fn claimed(record: &Record, indices: &[usize]) -> Result<u64> {
     let mut sum = 0u64;
@@ -116,7 +116,7 @@ fn claimed(record: &Record, indices: &[usize]) -> Result<u64> {
     Ok(ours.map(|(_, machine)| outstanding(record, machine)).fold(sum, u64::saturating_add))
 }
 
-/// What a machine claims and has not touched.
+/// Bytes that a machine claims and has not touched.
 fn outstanding(record: &Record, machine: &Machine) -> u64 {
     if state(record, machine) == MachineState::Died || table::of(record).facts().has_own_memory {
         return 0;
@@ -126,7 +126,7 @@ fn outstanding(record: &Record, machine: &Machine) -> u64 {
     claim_of(machine).saturating_sub(touched.unwrap_or(0))
 }
 
-/// Reserved pages are no memory that others could have.
+/// Bytes that a machine claims. Reserved pages do not count: others could not have them.
 fn claim_of(machine: &Machine) -> u64 {
     let own = if machine.pages.reserved().is_some() { 0 } else { machine.memory };
     own.saturating_add(OVERHEAD)

@@ -1,4 +1,4 @@
-//! Listing clusters and ending them.
+//! The clusters of a user: listing and ending them.
 
 use super::devices;
 use std::fs;
@@ -16,7 +16,7 @@ use vshmem_inspect::client::Client;
 use vshmem_inspect::participants::MemberId;
 use vshmem_inspect::pools;
 
-/// How long a machine may take to shut down.
+/// Time that a machine may take to shut down.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A cluster and the state of its machines.

@@ -1,8 +1,8 @@
 //! Devices of this host for machines: claimed before these start, bound to the driver by which they are
 //! given, and given back once the machines are gone.
 //!
-//! The ledger says who holds what (`vshmem_devices`); the record of a cluster says whether the holder still
-//! lives. So what a killed command has left is given back by the next one that looks.
+//! The ledger names the holder of each device (`vshmem_devices`); the record of a cluster says whether the
+//! holder still lives. So devices that a killed command has left are given back by the next command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,12 +23,12 @@ use vshmem_hypervisor::state::machine::{state, MachineState};
 use vshmem_hypervisor::state::record::{Machine, Record};
 use vshmem_placement::cpuset::CpuSet;
 
-/// Where the ledger of root is, whatever its environment: the devices are the host's.
+/// The directory of root's ledger, in spite of its environment: the devices are the host's.
 const OF_ROOT: &str = "/run/vshmem-devices";
-/// How long the kernel may take to let go of the devices of a machine that was killed.
+/// Time that the kernel may take to let go of the devices of a machine that was killed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What machines hold of this host, as far as this user's ledger says.
+/// The devices that machines hold, by this user's ledger.
 ///
 /// # Errors
 /// It can't be read.
@@ -43,7 +43,7 @@ fn directory() -> PathBuf {
     }
 }
 
-/// Does something with the devices, under their lock.
+/// Runs a function on the devices, under their lock.
 fn with<T>(work: impl FnOnce(&mut Devices<'_>) -> Result<T>) -> Result<T> {
     let directory = directory();
     private_directory(&directory)?;
@@ -56,7 +56,7 @@ fn with<T>(work: impl FnOnce(&mut Devices<'_>) -> Result<T>) -> Result<T> {
     done
 }
 
-/// Whether the ledger says anything.
+/// Whether there is a ledger.
 fn is_used() -> bool {
     !matches!(FileStore::in_directory(&directory()).load(), Ok(None))
 }
@@ -136,7 +136,7 @@ fn check_memlock(machine: &Machine, user: User) -> Result<()> {
     }
 }
 
-/// What there is to say of machines whose devices are near to a memory node, while they are not placed.
+/// Warnings of machines whose devices are near to a memory node, while they have no placement.
 pub fn unplaced(record: &Record) -> Vec<String> {
     let nodes = fs::read_to_string("/sys/devices/system/node/has_cpu").unwrap_or_default();
     if !nodes.contains(['-', ',']) {

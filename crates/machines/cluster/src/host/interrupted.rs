@@ -1,4 +1,4 @@
-//! What a `vshmem up` has left that was killed while machines booted.
+//! Interrupted starts: the clusters of a `vshmem up` that was killed while machines booted.
 
 use super::wait::wait;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use vshmem_hypervisor::launcher::options::Progress;
 use vshmem_hypervisor::state::machine::{state, MachineState};
 use vshmem_hypervisor::state::record::Record;
 
-/// Waits until the machines that it has started take commands. From then on the cluster is one that was
-/// started: what it has is kept if its machines die.
+/// Waits until the machines that it has started take commands. From then on the cluster counts as started:
+/// its pools stay if its machines die.
 pub fn finish_start(cluster: &str, timeout: Duration, report: &mut dyn FnMut(Progress)) -> Result<()> {
     let lock = lock_cluster(cluster)?;
     let left = Record::read(cluster)?.filter(|record| record.starter.is_some());

@@ -1,15 +1,15 @@
-//! What commands on the host do with clusters.
+//! Commands on the host for clusters: starting, repairing, listing and ending them.
 //!
 //! | module | subject |
 //! | --- | --- |
 //! | `up`, `restart`, `repair`, `wait` | starting machines, and waiting until they take commands |
-//! | `interrupted` | what a killed `vshmem up` has left |
+//! | `interrupted` | starts that were interrupted |
 //! | `batches`, `claims` | which machines boot together, and whether this host has their memory |
 //! | `accounts` | the users that root's machines run as |
 //! | `placing` | on which cores machines run |
 //! | `devices` | devices of this host that machines have for themselves |
 //! | `pages` | the pages that machines and pools get |
-//! | `made`, `populate` | pools that are made for a cluster, and taking their memory |
+//! | `made_pools`, `populate` | pools that are made for a cluster, and taking their memory |
 //! | `cluster` | listing clusters and ending them |
 //! | `serving` | the sockets at which the back end serves pools |
 //! | `users` | users of a pool |
@@ -21,7 +21,7 @@ pub mod claims;
 pub mod cluster;
 pub mod devices;
 pub mod interrupted;
-pub mod made;
+pub mod made_pools;
 pub mod names;
 pub mod pages;
 pub mod placing;

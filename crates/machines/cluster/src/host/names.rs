@@ -1,5 +1,5 @@
-//! Names for completion on the command line, from records. Nothing is made, opened, asked or cleaned up for
-//! it, and unreadable records have no names.
+//! Names for completion on the command line, from records. Nothing is made, opened or cleaned up for it, and
+//! unreadable records have no names.
 
 use std::fs;
 use std::path::{Path, PathBuf};

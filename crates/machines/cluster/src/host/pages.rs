@@ -2,9 +2,9 @@
 //! them.
 //!
 //! Reserved pages are no memory that anybody else could have, so they are counted apart from it, by node. A
-//! record is the claim to them, as it is to memory ([`super::claims`]); what a machine or a pool has of its
-//! claim is not free any more, so it does not count again. Surplus pages (`nr_overcommit_hugepages`) are not
-//! counted on: the kernel may not find them.
+//! record is the claim to them, as it is to memory ([`super::claims`]); pages that a machine or a pool has
+//! already are not free any more, so they do not count again. Surplus pages (`nr_overcommit_hugepages`) are
+//! not counted on: the kernel may not find them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,10 +24,10 @@ use vshmem_placement::cpuset::CpuSet;
 use vshmem_placement::pages::{Given, Pages};
 use vshmem_placement::rules::Insist;
 
-/// Where the kernel tells of pages.
+/// The directory in which the kernel lists pages.
 const SYS: &str = "/sys";
 
-/// What is left of a host's large pages.
+/// The large pages of a host that are left.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Left {
     /// Bytes of reserved pages, by their size and by node. Sizes that are not in it the host does not have.
@@ -40,11 +40,11 @@ pub struct Left {
     no_transparent: Option<(String, String)>,
 }
 
-/// Why something can't have its pages, and what to do about it.
+/// The reason why a machine or pool can't have its pages, and the remedy.
 type Refusal = (String, String);
 
 impl Left {
-    /// What is free now.
+    /// The pages that are free now.
     fn of_host() -> Left {
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         Left::read(Path::new(SYS), &meminfo)
@@ -83,7 +83,7 @@ impl Left {
         left
     }
 
-    /// What all clusters of this user but one leave.
+    /// The pages that all clusters of this user but one leave.
     pub fn for_cluster(name: &str) -> Result<Left> {
         let mut left = Left::of_host();
         for other in cluster_names()?.iter().filter(|other| *other != name) {
@@ -95,8 +95,8 @@ impl Left {
         Ok(left)
     }
 
-    /// What is left for these machines of a record, which may run still, and for its pools that are not made
-    /// yet.
+    /// The pages that are left for these machines of a record, which may run still, and for its pools that
+    /// are not made yet.
     pub fn for_machines(record: &Record, indices: &[usize]) -> Result<Left> {
         let mut left = Left::for_cluster(&record.name)?;
         left.take_outstanding(record, indices);
@@ -109,7 +109,8 @@ impl Left {
         Ok(left)
     }
 
-    /// Takes off what machines of a record, but for these, and its pools have claimed and don't have yet.
+    /// Takes off the pages that machines of a record, but for these, and its pools have claimed and don't
+    /// have yet.
     fn take_outstanding(&mut self, record: &Record, but: &[usize]) {
         let machines = record.machines.iter().enumerate().filter(|(index, _)| !but.contains(index));
         for (_, machine) in machines.filter(|(_, machine)| state(record, machine) != MachineState::Died) {
@@ -147,12 +148,12 @@ impl Left {
         }
     }
 
-    /// What is left of reserved pages of this size, in bytes.
+    /// Bytes of reserved pages of this size that are left.
     fn sum(&self, size: u64) -> u64 {
         self.reserved.get(&size).map_or(0, |by_node| by_node.values().sum())
     }
 
-    /// Why something of this size can't be in these pages, if it can't.
+    /// The reason why memory of this size can't be in these pages, if it can't.
     fn refusal(&self, pages: Pages, bytes: u64) -> Option<Refusal> {
         let Some(size) = pages.reserved() else {
             return self.no_transparent.clone().filter(|_| pages == Pages::Transparent);
@@ -185,7 +186,7 @@ impl Left {
         Some((why, remedy))
     }
 
-    /// Chooses pages for something of this size, and takes them. `extra` says what else is against some.
+    /// Chooses pages for memory of this size, and takes them. `extra` gives further reasons against some.
     ///
     /// # Errors
     /// It can't have those that it must have.
@@ -222,7 +223,7 @@ impl Left {
     }
 }
 
-/// What other clusters of this user than this one leave of the host's reserved pages: bytes, by the size of
+/// The host's reserved pages that this user's other clusters leave: bytes, by the size of
 /// these in bytes, and by node.
 pub fn left_by_others(except: &str) -> Result<BTreeMap<u64, BTreeMap<u32, u64>>> {
     Left::for_cluster(except).map(|left| left.reserved)
@@ -254,7 +255,7 @@ fn nodes_of(machine: &Machine) -> CpuSet {
     machine.placement.as_ref().map(|placed| placed.nodes.clone()).unwrap_or_default()
 }
 
-/// What a machine has of its claim to reserved pages, in bytes.
+/// Bytes of reserved pages that a machine has already.
 fn held(machine: &Machine) -> u64 {
     let process = machine.runs.as_ref().filter(|runs| runs.alive()).and_then(Running::pid);
     process.and_then(|process| memory::of_process(process, "HugetlbPages")).unwrap_or(0)
@@ -264,10 +265,10 @@ fn held(machine: &Machine) -> u64 {
 /// memory is claimed.
 ///
 /// # Errors
-/// Something can't have the pages that it must have.
-pub fn settle(record: &mut Record, indices: &[usize]) -> Result<()> {
+/// A machine or pool can't have the pages that it must have.
+pub fn choose_pages(record: &mut Record, indices: &[usize]) -> Result<()> {
     let mut lacking = None;
-    let settled = interrupt::wait_for(RETURNED, || {
+    let chosen = interrupt::wait_for(FREED_TIMEOUT, || {
         let mut tried = record.clone();
         match choose_all(&mut tried, indices) {
             Ok(()) => Ok(Some(tried)),
@@ -277,18 +278,18 @@ pub fn settle(record: &mut Record, indices: &[usize]) -> Result<()> {
             }
         }
     })?;
-    match (settled, lacking) {
-        (Some(settled), _) => *record = settled,
+    match (chosen, lacking) {
+        (Some(chosen), _) => *record = chosen,
         (None, Some(why)) => return Err(why),
         (None, None) => (),
     }
     Ok(())
 }
 
-/// Within this time the pages of a machine that was killed are free again.
-const RETURNED: Duration = Duration::from_secs(1);
+/// Time within which the pages of a machine that was killed are free again.
+const FREED_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Chooses the pages of these machines, and of pools that are not made yet, from what is left now.
+/// Chooses the pages of these machines, and of pools that are not made yet, from those that are left now.
 fn choose_all(record: &mut Record, indices: &[usize]) -> Result<()> {
     let Some(options) = record.options.clone() else { return Ok(()) };
     let wanted = |name: &str| options.machines.iter().find(|it| it.name == *name).and_then(|it| it.pages);
@@ -323,7 +324,7 @@ fn choose_all(record: &mut Record, indices: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// Why no pool of this size can be in these pages, if none can.
+/// The reason why no pool of this size can be in these pages, if none can.
 fn no_pool(pages: Pages, bytes: u64) -> Option<Refusal> {
     let size = pages.reserved()?;
     if bytes < 2 * size {
@@ -356,10 +357,11 @@ pub fn demote(record: &mut Record, indices: &[usize], why: &Error) -> bool {
     any
 }
 
-/// Looks in which pages the memory of a machine is that is up. What was preferred and is not so is reported.
+/// Compares the pages of a machine that is up with those that it was to have. Preferences that were not met
+/// are reported.
 ///
 /// # Errors
-/// What must be so is not.
+/// Its pages are not those that it must have.
 pub fn check(record: &mut Record, index: usize, report: &mut dyn FnMut(Progress)) -> Result<()> {
     let insist = record.options.as_ref().map(|options| options.pages.insist).unwrap_or_default();
     let machine = &mut record.machines[index];
@@ -396,7 +398,7 @@ pub fn check(record: &mut Record, index: usize, report: &mut dyn FnMut(Progress)
     Ok(())
 }
 
-/// How memory of so many bytes, of which that was found, differs from these pages.
+/// The difference between these pages and those that were found for so many bytes of memory, in words.
 pub fn difference(given: Pages, bytes: u64, found: &Resident) -> Option<String> {
     let (huge, touched) = (found.transparent_huge, found.bytes());
     match given.reserved() {
@@ -421,7 +423,8 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const GIB: u64 = 1 << 30;
 
-    /// What `/sys` of a host with two nodes says, of which the second has pages of 2M, and 1G is not known.
+    /// A directory like `/sys` of a host with two nodes, of which the second has pages of 2M, and none has
+    /// 1G.
     fn host(name: &str) -> PathBuf {
         let sys = std::env::temp_dir().join(format!("vshmem-pages-{name}-{}", std::process::id()));
         let write = |path: &str, text: &str| {

@@ -1,5 +1,5 @@
-//! Where a cluster's machines run on this host: places are found before they start, their threads are pinned
-//! once they have some, and when they are up it is looked up whether they are where they should be.
+//! The placing of a cluster's machines on this host: placements are found before they start, their threads
+//! are pinned once they have some, and both are checked when they are up.
 
 use super::devices::nodes_of;
 use super::pages::{self, Left};
@@ -18,7 +18,7 @@ use vshmem_placement::plan::{Guest, Placed};
 use vshmem_placement::request::{self, Taken};
 use vshmem_placement::rules::{Insist, Memory, Rules};
 
-/// What machines of this user's other clusters have of this host.
+/// The cores and memory that machines of this user's other clusters have.
 pub fn taken(except: &str) -> Result<Taken> {
     let mut taken = Taken::default();
     for name in cluster_names()?.iter().filter(|name| *name != except) {
@@ -30,7 +30,7 @@ pub fn taken(except: &str) -> Result<Taken> {
     Ok(taken)
 }
 
-/// Adds what a machine has, unless it has died.
+/// Adds the cores and memory of a machine, unless it has died.
 fn add(taken: &mut Taken, record: &Record, machine: &Machine) {
     if state(record, machine) == MachineState::Died {
         return;
@@ -86,12 +86,12 @@ pub fn place(record: &mut Record, indices: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// Gives a machine a place that was found before, or none. The caller has the lock by which memory is
+/// Gives a machine a placement that was found before, or none. The caller has the lock by which memory is
 /// claimed.
 ///
 /// # Errors
-/// A machine of another cluster has it now.
-pub fn settle(record: &mut Record, index: usize, placed: Option<&Placed>) -> Result<()> {
+/// A machine of another cluster has its cores now.
+pub fn set_place(record: &mut Record, index: usize, placed: Option<&Placed>) -> Result<()> {
     let taken = taken(&record.name)?.cpus;
     if placed.is_some_and(|placed| placed.pinned().any(|core| taken.contains(core))) {
         let name = &record.machines[index].name;
@@ -155,7 +155,7 @@ fn request(
     request::Machine { name: name.into(), cpus, memory, page, near, rules }
 }
 
-/// Where machines would run beside all but those of this record with these indices.
+/// The placements of machines beside all others but those of this record with these indices.
 fn ask(record: &Record, wanted: Vec<request::Machine>, indices: &[usize]) -> Result<Vec<Placed>> {
     let mut taken = taken(&record.name)?;
     let others = record.machines.iter().enumerate().filter(|(index, _)| !indices.contains(index));
@@ -187,11 +187,11 @@ fn ask(record: &Record, wanted: Vec<request::Machine>, indices: &[usize]) -> Res
 pub struct Move {
     /// The machine's name.
     pub machine: String,
-    /// Where it will run; `None`: without a placement.
+    /// The new placement; `None`: it has none any more.
     pub placed: Option<Placed>,
     /// It need not be started anew for that.
     pub live: bool,
-    /// In words.
+    /// A description in words.
     pub text: String,
 }
 
@@ -240,7 +240,7 @@ fn can_become(machine: &Machine, new: &Placed) -> bool {
 /// Pins the threads of a machine that was started.
 ///
 /// # Errors
-/// They can't be, or are not where they must be.
+/// They can't be pinned, or are not where they must be.
 pub fn pin(
     launcher: &dyn Launcher,
     record: &Record,
@@ -263,11 +263,11 @@ pub fn pin(
     }
 }
 
-/// Looks where a machine that is up runs, and where its memory is. What was preferred and is not so is
-/// reported.
+/// Compares the cores and memory nodes of a machine that is up with its placement. Preferences that were not
+/// met are reported.
 ///
 /// # Errors
-/// What must be so is not.
+/// It is not placed as it must be.
 pub fn check(
     launcher: &dyn Launcher,
     record: &mut Record,
@@ -306,7 +306,7 @@ fn check_place(
     Ok(())
 }
 
-/// How a machine's threads differ from where they were pinned, in words.
+/// The differences between a machine's threads and their pins, in words.
 fn strays(launcher: &dyn Launcher, record: &Record, index: usize) -> Result<Vec<String>> {
     let machine = &record.machines[index];
     let (Some(pins), Some(process)) = (pins::of(machine), machine.runs.as_ref().and_then(Running::pid))
@@ -318,7 +318,7 @@ fn strays(launcher: &dyn Launcher, record: &Record, index: usize) -> Result<Vec<
     found.explain(|| format!("could not tell where {} runs", machine.name))
 }
 
-/// An error if something differs that must not.
+/// An error if there are differences from a placement that must be met.
 fn insist(placed: &Placed, must: bool, what: &str, differs: &[String]) -> Result<()> {
     match must && !differs.is_empty() {
         false => Ok(()),
@@ -330,7 +330,7 @@ fn insist(placed: &Placed, must: bool, what: &str, differs: &[String]) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::description::cluster::{Description, Group, Placement};
+    use crate::description::cluster::{Description, MachineGroup, Placement};
     use serde_json::json;
     use vshmem_hypervisor::shared::affinity::Pins;
 
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_placement_that_goes_takes_a_restart() {
-        let group = Group { name: Some("a".into()), ..Group::default() };
+        let group = MachineGroup { name: Some("a".into()), ..MachineGroup::default() };
         let description = Description { machines: vec![group], ..Description::default() };
         let options = description.resolve().unwrap().1;
         let mut record: Record = serde_json::from_value(json!({

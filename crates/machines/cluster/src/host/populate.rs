@@ -1,4 +1,5 @@
-//! Memory for pools before machines get them: from certain nodes, in certain pages, by several threads.
+//! The population of pools with memory before machines get them: from certain nodes, in certain pages, by
+//! several threads.
 //!
 //! A pool's file is mapped, its nodes are set for the mapping (mbind(2), which holds for the file, and for
 //! all that touch it later), and threads that run near to these have the kernel fill parts of it, without
@@ -25,34 +26,34 @@ use vshmem_placement::pages::{Pages, PoolNodes, Populated};
 
 /// The size of transparent huge pages.
 const HUGE: u64 = 2 << 20;
-/// What a thread fills at a time, at the least.
-const PART: u64 = 16 << 20;
-/// How often somebody is told how far it is.
-const TELL: Duration = Duration::from_secs(1);
-/// The most threads that are of use.
-const MOST: usize = 16;
-/// Which nodes have memory.
+/// Bytes that a thread fills at a time, at the least.
+const MIN_PART: u64 = 16 << 20;
+/// Time between reports of progress.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Threads that are of use.
+const MAX_THREADS: usize = 16;
+/// The file of the nodes that have memory.
 const WITH_MEMORY: &str = "/sys/devices/system/node/has_memory";
 
-/// What is wanted of a pool's memory.
+/// The memory that a pool is to have.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// The pool, for people.
     pub name: &'a str,
     /// The pages that it is in.
     pub pages: Option<Pages>,
-    /// Where it comes from.
+    /// The nodes that it comes from.
     pub node: Option<PoolNodes>,
-    /// It must come from there.
+    /// It must come from these nodes.
     pub strict: bool,
     /// All of it is taken now.
     pub fill: bool,
-    /// By so many threads; 0: as there are cores.
+    /// Number of threads that take it; 0: as many as there are cores.
     pub threads: u32,
 }
 
-/// Has the memory of a pool's file come from its nodes, and takes all of it if that is wanted. Returns how
-/// that went, and where the memory is then; `None` if nothing was taken, as before Linux 5.14.
+/// Binds the memory of a pool's file to its nodes, and takes all of it if that is wanted. Returns the time
+/// and the nodes of the memory; `None` if nothing was taken, as before Linux 5.14.
 ///
 /// # Errors
 /// There are no such nodes, or they have too little memory.
@@ -65,7 +66,8 @@ pub fn populate(
     let nodes = wanted.node.map(|node| nodes(name, node)).transpose()?;
     let failed = || format!("could not map the pool {name}");
     let mapping = Mapping::of(file, wanted.pages).explain(failed)?;
-    let job = Job { mapping: &mapping, wanted, nodes: nodes.as_ref(), todo: Todo::new(&mapping, wanted) };
+    let job =
+        Job { mapping: &mapping, wanted, nodes: nodes.as_ref(), todo: Remaining::new(&mapping, wanted) };
     job.bind_all()?;
     if !wanted.fill {
         return Ok(None);
@@ -135,8 +137,8 @@ impl Drop for Mapping {
     }
 }
 
-/// What is left to do.
-struct Todo {
+/// The part of a pool that is still to be filled.
+struct Remaining {
     next: AtomicU64,
     done: AtomicU64,
     stop: AtomicBool,
@@ -145,15 +147,15 @@ struct Todo {
     failed: Mutex<Option<io::Error>>,
 }
 
-impl Todo {
-    fn new(mapping: &Mapping, wanted: Wanted<'_>) -> Todo {
+impl Remaining {
+    fn new(mapping: &Mapping, wanted: Wanted<'_>) -> Remaining {
         // Where 2 MiB come from one node each, all of a part do.
         let by_turns = wanted.node == Some(PoolNodes::Interleave);
         let part = match wanted.pages {
             Some(Pages::Transparent) if by_turns => HUGE,
-            _ => PART.max(mapping.page),
+            _ => MIN_PART.max(mapping.page),
         };
-        Todo { next: 0.into(), done: 0.into(), stop: false.into(), part, failed: Mutex::default() }
+        Remaining { next: 0.into(), done: 0.into(), stop: false.into(), part, failed: Mutex::default() }
     }
 }
 
@@ -161,11 +163,11 @@ struct Job<'a> {
     mapping: &'a Mapping,
     wanted: Wanted<'a>,
     nodes: Option<&'a CpuSet>,
-    todo: Todo,
+    todo: Remaining,
 }
 
 impl Job<'_> {
-    /// Says where all of the memory comes from.
+    /// Binds all of the memory to its nodes.
     fn bind_all(&self) -> Result<()> {
         let Some(nodes) = self.nodes else { return Ok(()) };
         let how = match (self.wanted.node, self.wanted.strict) {
@@ -193,7 +195,8 @@ impl Job<'_> {
         let cores = self.cores();
         let available = if cores.is_empty() { affinity::available_cores().len() } else { cores.len() };
         let parts = self.mapping.length.div_ceil(self.todo.part);
-        let wanted = if self.wanted.threads > 0 { self.wanted.threads as usize } else { available.min(MOST) };
+        let wanted =
+            if self.wanted.threads > 0 { self.wanted.threads as usize } else { available.min(MAX_THREADS) };
         let threads = (wanted.max(1) as u64).min(parts) as u32;
         let begun = Instant::now();
         let so_far = |bytes| {
@@ -215,7 +218,7 @@ impl Job<'_> {
             }
             drop(ended);
             // No thread says anything: the last one hangs up.
-            while let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = ends.recv_timeout(TELL) {
+            while let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = ends.recv_timeout(REPORT_INTERVAL) {
                 if interrupt::signal().is_some() {
                     self.todo.stop.store(true, Ordering::Relaxed);
                 }
@@ -253,7 +256,7 @@ impl Job<'_> {
 
     /// Fills part after part, until none is left.
     fn fill_parts(&self) {
-        let Todo { next, done, stop, part, failed } = &self.todo;
+        let Remaining { next, done, stop, part, failed } = &self.todo;
         while !stop.load(Ordering::Relaxed) {
             let from = next.fetch_add(*part, Ordering::Relaxed);
             if from >= self.mapping.length {
@@ -382,7 +385,7 @@ mod tests {
             // Without taking it, it is only said.
             assert!(populated(&file, Wanted { fill: false, ..wanted }).unwrap().is_none());
             assert_eq!(file.allocated(), 0);
-            // The file keeps that for whoever touches it.
+            // The file has this policy for all processes that touch it.
             let touched = std::iter::repeat_n(1u8, 8 * MIB as usize).collect::<Vec<_>>();
             fs::OpenOptions::new().write(true).open(&file.0).unwrap().write_all(&touched).unwrap();
             let (_, there) = populated(&file, Wanted { node: None, ..wanted }).unwrap().unwrap();

@@ -1,6 +1,6 @@
-//! Repairs a cluster: machines that died come back, with their names and the pools that they had.
+//! The repair of a cluster: machines that died come back, with their names and the pools that they had.
 
-use super::restart::{restart_with, Pools};
+use super::restart::{restart_with, RestartPools};
 use std::time::{Duration, Instant};
 use vshmem_base::directories::boot_id;
 use vshmem_base::error::{Error, Result};
@@ -11,11 +11,11 @@ use vshmem_hypervisor::state::machine::{no_cluster, state, MachineState};
 use vshmem_hypervisor::state::record::{Granted, Record};
 use vshmem_inspect::host_pool::HostPool;
 
-/// How long a machine may take to take a pool.
+/// Time that a machine may take to take a pool.
 const POOL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a watched cluster is looked at.
+/// Time between looks at a watched cluster.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// A machine that dies sooner than this after a repair is repaired less and less often.
+/// Time that a machine must live after a repair: otherwise it is repaired less and less often.
 const STEADY: Duration = Duration::from_secs(60);
 
 /// Starts the machines of a cluster again that died; returns their names.
@@ -27,7 +27,7 @@ pub fn repair(cluster: &str, timeout: Duration, report: &mut dyn FnMut(Progress)
     if names.is_empty() {
         return Ok(names);
     }
-    let later = restart_with(cluster, &names, Pools::Kept, timeout, report)?;
+    let later = restart_with(cluster, &names, RestartPools::Last, timeout, report)?;
     for (machine, pools) in later {
         for pool in pools {
             if let Err(error) = give_back(cluster, &machine, &pool) {

@@ -1,4 +1,4 @@
-//! Restarts machines of a cluster: those that died, and running ones, whose power is cut.
+//! The restart of machines of a cluster: those that died, and running ones, whose power is cut.
 
 use super::up::check_image;
 use super::wait::wait;
@@ -23,23 +23,23 @@ use vshmem_hypervisor::state::disks::remove_cluster_directory;
 use vshmem_hypervisor::state::machine::{index_of, no_cluster, state, MachineState};
 use vshmem_hypervisor::state::record::{Granted, Machine, Record};
 
-/// How long a machine may take to shut down.
+/// Time that a machine may take to shut down.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The pools of machines that are restarted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pools {
-    /// Those that they start with, though they may have lost them since.
+pub enum RestartPools {
+    /// The pools that they start with, though they may have lost them since.
     First,
-    /// Those of them that they had at last.
-    Kept,
+    /// The pools that they start with and had at last.
+    Last,
 }
 
 /// Pools of machines, by the machines' names.
 pub type Later = Vec<(String, Vec<Granted>)>;
 
-/// Restarts the machines of these names together, with what they had after `up`. Before that, their processes
-/// are declared dead, so that nobody waits for what those held; other machines run on. Pools that were
+/// Restarts the machines of these names together, with the pools that they had after `up`. Before that, their
+/// processes are declared dead, so that no process waits for them; other machines run on. Pools that were
 /// granted later are lost.
 pub fn restart(
     cluster: &str,
@@ -47,14 +47,15 @@ pub fn restart(
     timeout: Duration,
     report: &mut dyn FnMut(Progress),
 ) -> Result<()> {
-    restart_with(cluster, names, Pools::First, timeout, report).map(drop)
+    restart_with(cluster, names, RestartPools::First, timeout, report).map(drop)
 }
 
-/// The same, with these pools. Returns those that were granted later.
+/// Restarts the machines of these names together, as [`restart`] does, with these pools. Returns the pools
+/// that were granted later.
 pub fn restart_with(
     cluster: &str,
     names: &[String],
-    pools: Pools,
+    pools: RestartPools,
     timeout: Duration,
     report: &mut dyn FnMut(Progress),
 ) -> Result<Later> {
@@ -80,17 +81,17 @@ pub fn restart_with(
     devices::claim(&mut record, &indices, |record| {
         claims::claim_again(record, &indices, |record| placing::place_anew(record, &indices))
     })?;
-    let how = How { pools, timeout };
-    let later = restart_all(record, &indices, (&software, &initramfs), how, report)
+    let restart_options = RestartOptions { pools, timeout };
+    let later = restart_all(record, &indices, (&software, &initramfs), restart_options, report)
         .map_err(|error| interrupt::check().err().unwrap_or(error))?;
     drop(lock);
     Ok(later)
 }
 
-/// How machines are restarted.
+/// Options of a restart.
 #[derive(Clone, Copy)]
-struct How {
-    pools: Pools,
+struct RestartOptions {
+    pools: RestartPools,
     timeout: Duration,
 }
 
@@ -200,13 +201,13 @@ fn restart_all(
     mut record: Record,
     indices: &[usize],
     start: (&Software, &Initramfs),
-    how: How,
+    restart_options: RestartOptions,
     report: &mut dyn FnMut(Progress),
 ) -> Result<Later> {
     // All of them first, so that none is linked to one that ends.
     let mut later = Vec::new();
     for &index in indices {
-        later.push((record.machines[index].name.clone(), end(&mut record, index, how.pools)?));
+        later.push((record.machines[index].name.clone(), end(&mut record, index, restart_options.pools)?));
     }
     devices::bind(&record, indices)?;
     let cpus: Vec<u32> = indices.iter().map(|&index| record.machines[index].cpus).collect();
@@ -215,7 +216,7 @@ fn restart_all(
         for &index in &indices[batch.clone()] {
             starting.push((index, begin(&mut record, index, start, report)?));
         }
-        wait(&record, indices[batch.clone()].to_vec(), how.timeout, &mut |name| {
+        wait(&record, indices[batch.clone()].to_vec(), restart_options.timeout, &mut |name| {
             // It stays even if others fail.
             for (index, machine) in &mut starting {
                 if record.machines[*index].name == name {
@@ -274,7 +275,7 @@ fn begin(
 
 /// Ends a machine if it runs, declares it dead in its pools, and gives it those of these that it started
 /// with. Returns those that it was granted later.
-fn end(record: &mut Record, index: usize, pools: Pools) -> Result<Vec<Granted>> {
+fn end(record: &mut Record, index: usize, pools: RestartPools) -> Result<Vec<Granted>> {
     if let Some(running) = record.machines[index].runs.as_ref().filter(|it| it.alive()) {
         running.end(EXIT_TIMEOUT);
         if running.alive() {
@@ -288,7 +289,7 @@ fn end(record: &mut Record, index: usize, pools: Pools) -> Result<Vec<Granted>> 
     had.append(&mut machine.lost_pools);
     let has = |all: &[Granted], pool: &Granted| all.iter().any(|other| other.path == pool.path);
     machine.pools.clone_from(&machine.first_pools);
-    if pools == Pools::Kept {
+    if pools == RestartPools::Last {
         machine.pools.retain(|pool| has(&had, pool));
     }
     had.retain(|pool| !has(&machine.first_pools, pool));

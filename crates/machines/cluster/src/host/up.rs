@@ -1,4 +1,4 @@
-//! Starts a cluster.
+//! The start of a cluster.
 
 use super::wait::wait;
 use super::{batches, claims, cluster, devices, made, placing, serving, users};
@@ -25,15 +25,15 @@ use vshmem_hypervisor::state::record::{Granted, Machine, MadePool, Record, VERSI
 use vshmem_inspect::host_pool::{self, HostPool};
 use vshmem_session::share::{self, Share};
 
-/// No launcher has more channels for commands.
+/// Channels for commands that any launcher has at the most.
 const MAX_CHANNELS: usize = 99;
 
-/// How a cluster is started, whatever it is.
+/// Options of a start, which are no options of the cluster.
 #[derive(Debug, Clone, Copy)]
-pub struct How {
+pub struct UpOptions {
     /// Time limit for booting machines that boot together.
     pub timeout: Duration,
-    /// Though this host may not have all of the machines' memory.
+    /// Start though this host may not have all of the machines' memory.
     pub overcommit: bool,
 }
 
@@ -41,17 +41,17 @@ pub struct How {
 pub fn up(
     launcher: &dyn Launcher,
     options: &ClusterOptions,
-    how: How,
+    up_options: UpOptions,
     report: &mut dyn FnMut(Progress),
 ) -> Result<Record> {
     // Ctrl-C also reaches the programs that were started: that they failed is not the reason then.
-    begin(launcher, options, how, report).map_err(|error| interrupt::check().err().unwrap_or(error))
+    begin(launcher, options, up_options, report).map_err(|error| interrupt::check().err().unwrap_or(error))
 }
 
 fn begin(
     launcher: &dyn Launcher,
     options: &ClusterOptions,
-    how: How,
+    up_options: UpOptions,
     report: &mut dyn FnMut(Progress),
 ) -> Result<Record> {
     if std::env::consts::ARCH != "x86_64" {
@@ -79,7 +79,7 @@ fn begin(
     let made = own_pools(options);
     made.iter().try_for_each(|name| pool::remove(name))?;
     let mut started = Started { name: options.cluster.clone(), pools: made, record: None };
-    let record = start(launcher, options, how, &mut started, report)?;
+    let record = start(launcher, options, up_options, &mut started, report)?;
     started.keep();
     drop(lock);
     Ok(record)
@@ -115,7 +115,7 @@ pub fn check_image(launcher: &dyn Launcher, name: &str, image: &Image) -> Result
     checked.map_err(|error| error.about(&format!("{name} can't boot {image}")))
 }
 
-/// Ends and removes everything that was started, unless it is kept.
+/// The started parts of a cluster. They are ended and removed, unless they are kept.
 struct Started {
     name: String,
     /// The pools that are made.
@@ -152,7 +152,7 @@ fn own_pools(options: &ClusterOptions) -> Vec<String> {
 fn start(
     launcher: &dyn Launcher,
     options: &ClusterOptions,
-    how: How,
+    up_options: UpOptions,
     started: &mut Started,
     report: &mut dyn FnMut(Progress),
 ) -> Result<Record> {
@@ -163,7 +163,7 @@ fn start(
     let software =
         launcher.software(transport, kernel, &options.driver, options.accel.as_deref(), &mut message)?;
     let shares = share::choose(&options.shares, &mut message)?;
-    prepare(launcher, options, how, started, &software, (pools, shares), report)?;
+    prepare(launcher, options, up_options, started, &software, (pools, shares), report)?;
     for text in started.record.iter().flat_map(devices::unplaced) {
         report(Progress::Warning(text));
     }
@@ -172,7 +172,7 @@ fn start(
         Initramfs::write(&options.cluster, &software, options.machines.iter().map(|it| &it.image))?;
     let (count, plural) = (options.machines.len(), if options.machines.len() == 1 { "" } else { "s" });
     message(&format!("booting {count} machine{plural} {}", software.description));
-    boot(launcher, options, how, started, (&software, &initramfs), report)?;
+    boot(launcher, options, up_options, started, (&software, &initramfs), report)?;
     let record = started.record.as_mut().expect("boot has put it there");
     record.starter = None;
     record.write()?;
@@ -193,7 +193,7 @@ fn check_length(directory: &Path) -> Result<()> {
 fn prepare(
     launcher: &dyn Launcher,
     options: &ClusterOptions,
-    how: How,
+    up_options: UpOptions,
     started: &mut Started,
     software: &Software,
     (mut pools, shares): (Vec<Granted>, Vec<Share>),
@@ -255,7 +255,7 @@ fn prepare(
     };
     let all: Vec<usize> = (0..record.machines.len()).collect();
     devices::claim(&mut record, &all, |record| {
-        claims::claim(record, &all, how.overcommit, |record| placing::place_all(launcher, record))
+        claims::claim(record, &all, up_options.overcommit, |record| placing::place_all(launcher, record))
     })?;
     started.record = Some(record.clone());
     devices::bind(&record, &all)?;
@@ -263,16 +263,16 @@ fn prepare(
         private_directory(&record.machine_directory(machine)?)?;
     }
     let record = started.record.as_mut().expect("it was just put there");
-    made::prepare(&record.pool)?;
+    made_pools::prepare(&record.pool)?;
     launcher.create_pool(record)?;
     let mut all = std::mem::take(&mut record.pools);
     let backed = all.iter_mut().try_for_each(|pool| {
         let wanted = options.pools.iter().find(|wanted| wanted.name == pool.name);
         let wanted = wanted.expect("it was made of one");
         if pool.path != record.pool {
-            made::create(&pool.path, wanted)?;
+            made_pools::create(&pool.path, wanted)?;
         }
-        made::back(pool, wanted, options, report)
+        made_pools::back(pool, wanted, options, report)
     });
     record.pools = all;
     backed?;
@@ -329,7 +329,7 @@ fn find_pools(launcher: &dyn Launcher, options: &ClusterOptions) -> Result<Vec<G
 fn boot(
     launcher: &dyn Launcher,
     options: &ClusterOptions,
-    how: How,
+    up_options: UpOptions,
     started: &mut Started,
     (software, initramfs): (&Software, &Initramfs),
     report: &mut dyn FnMut(Progress),
@@ -354,7 +354,9 @@ fn boot(
         for index in batch.clone() {
             or_exit_reason(launcher, record, index, placing::pin(launcher, record, index, report))?;
         }
-        wait(record, batch.clone().collect(), how.timeout, &mut |name| report(Progress::Ready(name.into())))?;
+        wait(record, batch.clone().collect(), up_options.timeout, &mut |name| {
+            report(Progress::Ready(name.into()))
+        })?;
         for index in batch {
             placing::check(launcher, record, index, report)?;
         }

@@ -27,8 +27,8 @@ pub fn check_unused(pool: &str) -> Result<()> {
     ))
 }
 
-/// Declares machines that died, or are off, dead in the pool of this name or path, so that nobody waits for
-/// what they held.
+/// Declares machines that died, or are off, dead in the pool of this name or path, so that no process waits
+/// for them.
 pub fn declare_dead_machines(pool: &str) -> Result<()> {
     let Some(pool) = &path_of(pool) else {
         return Ok(());
@@ -56,7 +56,7 @@ fn have(pools: &[Granted], pool: &Path) -> bool {
     pools.iter().any(|had| is(&had.path, pool))
 }
 
-/// Both are the same file; the second path has no symbolic links.
+/// Whether both paths lead to one file; the second has no symbolic links.
 fn is(had: &Path, pool: &Path) -> bool {
     had == pool || had.canonicalize().is_ok_and(|had| had == pool)
 }

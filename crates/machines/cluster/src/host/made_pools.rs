@@ -1,4 +1,4 @@
-//! Pools that are made for a cluster: their files, and their memory.
+//! The pools that are made for a cluster: their files, and their memory.
 
 use super::pages::difference;
 use super::populate::{populate, Wanted};
@@ -21,7 +21,7 @@ pub fn create(path: &Path, wanted: &PoolOptions) -> Result<()> {
     pool::create(&pool::reference(path), wanted.size, form)
 }
 
-/// Makes the directory of a pool in reserved pages. That of others is made with them.
+/// Makes the directory of a pool in reserved pages. Directories of other pools are made with them.
 pub fn prepare(path: &Path) -> Result<()> {
     match path.parent() {
         Some(directory) if pool::reference(path).contains('/') => private_directory(directory),
@@ -29,8 +29,8 @@ pub fn prepare(path: &Path) -> Result<()> {
     }
 }
 
-/// Has the memory of a pool come from its nodes, and takes all of it if that was asked for, or it is in large
-/// pages. What was preferred and is not so is reported.
+/// Binds the memory of a pool to its nodes, and takes all of it if that was asked for, or it is in large
+/// pages. Preferences that were not met are reported.
 ///
 /// # Errors
 /// There is not enough memory, or it is not where it must be.
@@ -77,7 +77,7 @@ pub fn back(
     check(made, all_strict, strict, report)
 }
 
-/// Compares where a pool's memory is, and in which pages, with what was asked for.
+/// Compares the nodes and pages of a pool's memory with those that were asked for.
 fn check(
     made: &MadePool,
     strict_pages: bool,
