@@ -1,4 +1,4 @@
-//! Ages.
+//! Ages of machines and pools, in seconds and as text.
 
 /// Seconds since this second of the epoch.
 pub fn age(since: u64) -> u64 {

@@ -184,7 +184,7 @@ pub struct Up {
     pub schema: bool,
 }
 
-/// What can be strict.
+/// The parts of a placement that can be strict.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub enum Strict {
     /// Cores for virtual cores, and others for the hypervisor's own threads
@@ -278,7 +278,7 @@ pub struct Exec {
     #[command(flatten)]
     pub cluster: ClusterArg,
     #[command(flatten)]
-    pub how: How,
+    pub how: CommandOptions,
     /// Don't pass on standard input
     #[arg(long, short = 'n')]
     pub no_stdin: bool,
@@ -306,7 +306,7 @@ pub struct Shell {
     #[command(flatten)]
     pub cluster: ClusterArg,
     #[command(flatten)]
-    pub how: How,
+    pub how: CommandOptions,
     /// The machine
     #[arg(value_name = "VM", add = values::machines())]
     pub machine: String,
@@ -326,9 +326,9 @@ pub struct CommandLine {
     pub command: Vec<OsString>,
 }
 
-/// Environment, directory and user of a command.
+/// Options of a command: its environment, directory and user.
 #[derive(Args, Clone)]
-pub struct How {
+pub struct CommandOptions {
     /// Set an environment variable of the command
     #[arg(long, short, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
@@ -362,7 +362,7 @@ pub struct Run {
     #[command(flatten)]
     pub cluster: ClusterArg,
     #[command(flatten)]
-    pub how: How,
+    pub how: CommandOptions,
     /// The machines, instead of all
     #[arg(
         long,

@@ -1,4 +1,4 @@
-//! `vshmem attach` and `vshmem detach`.
+//! The commands `vshmem attach` and `vshmem detach`.
 
 use crate::complete::values;
 use crate::output::{each, print};

@@ -1,4 +1,5 @@
-//! Changing a cluster that runs: `vshmem up` with a file once more, `grow`, `shrink` and `repair`.
+//! The commands that change a cluster which runs: `vshmem up` with a file once more, `grow`, `shrink` and
+//! `repair`.
 
 use crate::args::ClusterArg;
 use crate::complete::values;
@@ -31,7 +32,7 @@ pub struct Grow {
     #[arg(long)]
     overcommit: bool,
     #[command(flatten)]
-    how: How,
+    how: StartArgs,
 }
 
 #[derive(Args)]
@@ -53,7 +54,7 @@ pub struct Shrink {
     #[arg(value_name = "VM", add = values::machines())]
     names: Vec<String>,
     #[command(flatten)]
-    how: How,
+    how: StartArgs,
 }
 
 #[derive(Args)]
@@ -74,12 +75,12 @@ pub struct Repair {
     #[arg(long)]
     watch: bool,
     #[command(flatten)]
-    how: How,
+    how: StartArgs,
 }
 
-/// How machines are started.
+/// Arguments about the start of machines.
 #[derive(Args)]
-struct How {
+struct StartArgs {
     /// Time limit for booting machines, in seconds
     #[arg(long, default_value_t = 120, value_name = "SECONDS")]
     timeout: u64,
@@ -88,14 +89,14 @@ struct How {
     quiet: bool,
 }
 
-impl How {
+impl StartArgs {
     fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
     }
 }
 
-/// Prints what happens, and after how long.
-pub fn teller(command: &'static str, quiet: bool) -> impl FnMut(Progress) {
+/// A function that prints progress, with the time since the start.
+pub fn progress_printer(command: &'static str, quiet: bool) -> impl FnMut(Progress) {
     let begun = Instant::now();
     move |step: Progress| {
         let text = match step {
@@ -109,7 +110,7 @@ pub fn teller(command: &'static str, quiet: bool) -> impl FnMut(Progress) {
     }
 }
 
-/// Makes a cluster that runs what these options say; false, if there is no such cluster.
+/// Changes a cluster that runs to these options; false if there is no such cluster.
 pub fn update(
     options: &ClusterOptions,
     permitted: Permitted,
@@ -121,7 +122,7 @@ pub fn update(
         return Ok(false);
     };
     let all = changes(&record, &old, options)?;
-    apply(cluster, &all, permitted, timeout, &mut teller("up", quiet))?;
+    apply(cluster, &all, permitted, timeout, &mut progress_printer("up", quiet))?;
     if !quiet {
         let how = if all.is_empty() { "is as described already" } else { "is as described now" };
         print(&format!("the cluster {cluster} {how}\n"))?;
@@ -129,7 +130,7 @@ pub fn update(
     Ok(true)
 }
 
-/// Prints what `vshmem up` would do.
+/// Prints the changes that `vshmem up` would make.
 pub fn show(options: &ClusterOptions) -> Result<u8> {
     let text = match changeable(&options.cluster)? {
         Some((record, old)) => listed(&changes(&record, &old, options)?),
@@ -145,7 +146,7 @@ fn listed(changes: &[Change]) -> String {
     }
 }
 
-/// What a cluster that does not run would be.
+/// A cluster that does not run, in words.
 fn started(options: &ClusterOptions) -> String {
     let pool = |pool: &PoolOptions| match &pool.host {
         Some(host) => format!("use      the pool {host} as {}\n", pool.name),
@@ -172,7 +173,7 @@ pub fn shrink(shrink: &Shrink) -> Result<u8> {
 fn resize(
     command: &'static str,
     cluster: &str,
-    (how, overcommit): (&How, bool),
+    (how, overcommit): (&StartArgs, bool),
     options: &dyn Fn(&ClusterOptions) -> Result<ClusterOptions>,
 ) -> Result<u8> {
     interrupt::watch();
@@ -183,14 +184,14 @@ fn resize(
     let resized = |change: &Change| change.adds() || change.removes();
     let all: Vec<Change> = changes(&record, &old, &new)?.into_iter().filter(resized).collect();
     let permitted = Permitted { remove: true, restart: false, overcommit };
-    apply(cluster, &all, permitted, how.timeout(), &mut teller(command, how.quiet)).map(|()| 0)
+    apply(cluster, &all, permitted, how.timeout(), &mut progress_printer(command, how.quiet)).map(|()| 0)
 }
 
 /// Starts machines again that have died.
 pub fn repair(repair: &Repair) -> Result<u8> {
     interrupt::watch();
     let cluster = &repair.cluster.cluster;
-    let mut tell = teller("repair", repair.how.quiet);
+    let mut tell = progress_printer("repair", repair.how.quiet);
     // A cluster that there is not can't be watched either.
     repair::repair(cluster, repair.how.timeout(), &mut tell)?;
     if repair.watch {

@@ -1,4 +1,4 @@
-//! `vshmem check`.
+//! The command `vshmem check`.
 
 use crate::args;
 use crate::json::print_document;
@@ -15,7 +15,7 @@ const WHOLE: u8 = 0;
 const REPAIRED: u8 = 1;
 const DAMAGED: u8 = 4;
 
-/// Checks a pool, and reports what was repaired and what can't be.
+/// Checks a pool, and reports repairs and damage.
 pub fn check(check: &args::Check) -> Result<u8> {
     let found = find(check.pool.as_deref()).map_err(|e| e.code(OUR_FAILURE))?;
     let mut code = WHOLE;

@@ -27,7 +27,7 @@ pub fn options(up: &args::Up) -> Result<(&'static dyn Launcher, ClusterOptions)>
     all_reserved(description, up).resolve().map_err(|fault| file.explain(fault))
 }
 
-/// With `--reserve`, all pools are.
+/// The description with `--reserve` applied to all of its pools.
 fn all_reserved(mut description: Description, up: &args::Up) -> Description {
     if up.reserve {
         description.pools.entry(OWN.into()).or_default();
@@ -82,7 +82,7 @@ fn of_options(up: &args::Up) -> Result<Description> {
     Ok(description)
 }
 
-/// What options say of networks, if they do.
+/// The networks that options describe, if they do.
 fn network(up: &args::Up) -> Option<Network> {
     let network = Network {
         private: (up.net || up.no_net).then_some(!up.no_net),
@@ -94,7 +94,7 @@ fn network(up: &args::Up) -> Option<Network> {
     (network != Network::default()).then_some(network)
 }
 
-/// What options say of where machines run, if they do.
+/// The placement that options describe, if they do.
 fn placement(up: &args::Up) -> Option<Placement> {
     let memory = match up.strict.contains(&args::Strict::Memory) {
         true => Some(Memory::Strict),
@@ -111,7 +111,7 @@ fn placement(up: &args::Up) -> Option<Placement> {
     (placement != Placement::default()).then_some(placement)
 }
 
-/// What options say of the pages that memory is in, if they do.
+/// The pages that options describe, if they do.
 fn pages(up: &args::Up) -> Option<PagesWanted> {
     let pages = PagesWanted {
         machines: up.pages,
@@ -130,7 +130,7 @@ pub fn schema() -> String {
     serde_json::to_string_pretty(&schema).expect("it is plain data") + "\n"
 }
 
-/// TOML has no null: what is not said is left out.
+/// A transformation of schemas that removes null, which TOML does not have.
 #[derive(Clone)]
 struct NoNull;
 

@@ -1,4 +1,5 @@
-//! `vshmem devices`: which PCI functions of this host machines can be given, and which they have.
+//! The command `vshmem devices`: the PCI functions of this host that machines can be given, and those that
+//! they have.
 
 use crate::complete::values;
 use crate::json::print_document;
@@ -207,7 +208,7 @@ fn table(report: &Report) -> String {
     table.layout()
 }
 
-/// Who has a device, or what stands in the way first.
+/// The holder of a device, or its first obstacle.
 fn state(device: &Device) -> String {
     match (&device.holder, device.obstacles.first()) {
         (Some(Holder { cluster, machine }), _) => format!("held by {machine} of {cluster}"),
@@ -261,7 +262,7 @@ fn explained(report: &Report, user: Option<User>) -> String {
     out
 }
 
-/// What GPUDirect depends on, in lines.
+/// The conditions of GPUDirect, a line each.
 fn about_direct(direct: &Direct) -> Vec<String> {
     let window = match direct.large_bar {
         true => "its window shows 1 GiB of memory or more",

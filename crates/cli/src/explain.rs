@@ -1,5 +1,5 @@
-//! `vshmem explain`: whether the library takes a program's System V calls, and into which pool. `vshmem run`
-//! checks the same first.
+//! The command `vshmem explain`: whether the library takes a program's System V calls, and into which pool.
+//! `vshmem run` checks this first.
 
 use crate::json::print_document;
 use crate::output::print;
@@ -162,7 +162,7 @@ impl Explained {
         out
     }
 
-    /// Which calls go to the pool, if the library takes any.
+    /// The result in words: the calls that go to the pool, if the library takes any.
     fn result(&self) -> &'static str {
         match self.keys.trim() {
             "all" => "Its System V calls go to the pool.",
@@ -194,12 +194,12 @@ fn mistake(library: &Path) -> Option<String> {
     })
 }
 
-/// Before `run` starts anything: refuses variables that are wrong.
+/// An error if the library's variables are wrong. `run` checks that before it starts anything.
 pub fn check_variables(library: &Path) -> Result<()> {
     mistake(library).map_or(Ok(()), |why| Err(Error::new(why)))
 }
 
-/// Before `run` starts a command here: warns if its pool can't be used, or its messages can't be written.
+/// Warns if a command's pool can't be used, or its messages can't be written, before `run` starts it here.
 pub fn warn_of_surroundings(changes: &[(OsString, OsString)]) {
     let variable = |name: &str| {
         let mut changed = changes.iter().rev().filter(|(changed, _)| changed == name);
@@ -218,7 +218,7 @@ pub fn warn_of_surroundings(changes: &[(OsString, OsString)]) {
     }
 }
 
-/// Before `run` starts a command: warns of a program that the library can't serve.
+/// Warns of a program that the library can't serve, before `run` starts it.
 pub fn warn_of_program(part: &args::Run) {
     // In a machine, too, programs are this system's.
     let program = Program::find(&part.line.command[0], part.how.cwd.as_deref());

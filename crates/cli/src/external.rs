@@ -10,11 +10,11 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use vshmem_mpi::files::locate;
 
-/// What precedes the word in a program's name.
+/// The beginning of an external command's program; the word follows.
 const PREFIX: &str = "vshmem-";
 
 /// Executes the program that the words ask for, with the rest of them. Returns `None` if they ask for none,
-/// or there is none: then the parser says what is wrong. A code comes back only if the program can't be
+/// or there is none: then the parser explains the mistake. A code comes back only if the program can't be
 /// executed.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let mut words = words.into_iter().skip(1);

@@ -1,4 +1,4 @@
-//! `vshmem grant` and `vshmem revoke`.
+//! The commands `vshmem grant` and `vshmem revoke`.
 
 use crate::args::ClusterArg;
 use crate::complete::values;

@@ -1,10 +1,10 @@
-//! The commands in groups, by what they are about, as `vshmem --help` shows them.
+//! The groups of commands, by subject, as `vshmem --help` shows them.
 
 use crate::commands::Cli;
 use clap::{Command, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
 
-/// The first are those that a newcomer needs.
+/// The groups, each with its commands. The first has those that a newcomer needs.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("To begin with", &["up", "run", "mpirun", "explain", "down"]),
     (
@@ -23,7 +23,7 @@ const TEMPLATE: &str = "\
 {before-help}Options:
 {options}{after-help}";
 
-/// Parses a command line, or says what is wrong with it and exits.
+/// Parses a command line, or prints the mistake and exits.
 pub fn parse(words: Vec<OsString>) -> Cli {
     let all = Cli::command();
     let text = text(&all);

@@ -1,4 +1,4 @@
-//! `vshmem inventory`: a cluster as Ansible's inventory. What is printed is of Ansible's shape, that of its
+//! The command `vshmem inventory`: a cluster as Ansible's inventory. The output has the shape of Ansible's
 //! inventory scripts, and not one of ours (docs/json.md).
 
 use crate::args::ClusterArg;
@@ -35,7 +35,7 @@ pub struct Inventory {
     host: Option<String>,
 }
 
-/// What Ansible is told of a machine.
+/// The variables of a machine for Ansible.
 #[derive(Serialize)]
 struct Variables<'a> {
     /// The connection of examples/ansible.
@@ -43,9 +43,9 @@ struct Variables<'a> {
     vshmem_program: &'a Path,
     vshmem_cluster: &'a str,
     vshmem_state: MachineState,
-    /// On the network between the machines.
+    /// The machine's address on the network between the machines.
     vshmem_address: Option<&'a str>,
-    /// On the network outside, if no DHCP server gives it.
+    /// The machine's address on its uplink, if no DHCP server gives it.
     vshmem_outside: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! `vshmem ipcs` and `vshmem ipcrm`.
+//! The commands `vshmem ipcs` and `vshmem ipcrm`.
 
 use crate::json::print_document;
 use crate::output::print;

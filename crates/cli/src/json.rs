@@ -1,4 +1,4 @@
-//! Printing what commands say with `--json`.
+//! The documents that commands print with `--json`.
 
 use crate::output::print;
 use serde::Serialize;

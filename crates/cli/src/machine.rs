@@ -1,4 +1,5 @@
-//! `vshmem machine`: what commands of the host have this program do in a machine. It is not for users.
+//! The command `vshmem machine`, by which commands of the host use this program in a machine. It is not for
+//! users.
 
 use crate::output::print;
 use clap::Subcommand;
@@ -30,7 +31,7 @@ pub enum Machine {
     },
 }
 
-/// Does it.
+/// Runs the command.
 pub fn machine(what: &Machine) -> Result<u8> {
     match what {
         Machine::Connect { port } => ssh::connect(*port)?,

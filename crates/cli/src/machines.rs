@@ -1,4 +1,4 @@
-//! `vshmem up`, `restart`, `ps` and `down`.
+//! The commands `vshmem up`, `restart`, `ps` and `down`.
 
 use crate::age::{age, show_age};
 use crate::json::print_document;
@@ -66,7 +66,7 @@ pub fn up(up: &args::Up) -> Result<u8> {
     if up.file.is_some() && changes::update(&options, permitted, up_options.timeout, quiet)? {
         return Ok(0);
     }
-    let mut tell = changes::teller("up", quiet);
+    let mut tell = changes::progress_printer("up", quiet);
     let record = up::up(launcher, &options, up_options, &mut tell)?;
     if !quiet {
         let names: Vec<_> = record.machines.iter().map(|m| m.name.as_str()).collect();
@@ -240,7 +240,7 @@ fn nodes(resident: Option<&Resident>) -> String {
     or_dash(resident.map(Resident::on).filter(|nodes| !nodes.is_empty()))
 }
 
-/// The pages that it was in.
+/// The pages that memory was in.
 fn in_pages(resident: Option<&Resident>) -> String {
     or_dash(resident.map(Resident::in_pages).filter(|pages| !pages.is_empty()))
 }

@@ -1,4 +1,4 @@
-//! The one command, `vshmem`.
+//! The program `vshmem`, with all of its commands.
 //!
 //! As the first process of a machine (number 1, called `/init`) the same program sets the machine up and
 //! serves it; called `vshmem-machine`, it serves one that boots an image. Called by itself, as

@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use vshmem_base::{error, Result};
 
-/// The generated pages have the date of this one.
+/// The page vshmem(1), whose date the generated pages have.
 const BY_HAND: &str = include_str!("../../../docs/man/vshmem.1");
 
 /// Writes a page for each command below the top one.
@@ -52,11 +52,11 @@ fn page(command: &Command, directory: &Path) -> io::Result<()> {
         .date(date())
         .source("Vshmem")
         .manual("General Commands Manual");
-    let told = Told::of(command);
+    let help = HelpSections::of(command);
     man.render_title(&mut out)?;
     man.render_name_section(&mut out)?;
     synopsis(command).to_writer(&mut out)?;
-    description(command, &told).to_writer(&mut out)?;
+    description(command, &help).to_writer(&mut out)?;
     if command.get_arguments().any(|one| !one.is_hide_set()) {
         let mut options = Vec::new();
         man.render_options_section(&mut options)?;
@@ -65,8 +65,8 @@ fn page(command: &Command, directory: &Path) -> io::Result<()> {
     if command.has_subcommands() {
         man.render_subcommands_section(&mut out)?;
     }
-    literal("EXAMPLES", told.examples.as_deref()).to_writer(&mut out)?;
-    let codes = told.codes.as_deref().unwrap_or(crate::args::EXIT_CODES);
+    literal("EXAMPLES", help.examples.as_deref()).to_writer(&mut out)?;
+    let codes = help.codes.as_deref().unwrap_or(crate::args::EXIT_CODES);
     literal("EXIT STATUS", Some(&below_heading(codes))).to_writer(&mut out)?;
     see_also(command).to_writer(&mut out)?;
     out.flush()
@@ -95,27 +95,27 @@ fn date() -> &'static str {
 
 /// The parts of a command's help below its options.
 #[derive(Default)]
-struct Told {
+struct HelpSections {
     paragraphs: Vec<String>,
     examples: Option<String>,
     codes: Option<String>,
 }
 
-impl Told {
-    fn of(command: &Command) -> Told {
+impl HelpSections {
+    fn of(command: &Command) -> HelpSections {
         let text = command.get_after_help().map(ToString::to_string);
-        let mut told = Told::default();
+        let mut help = HelpSections::default();
         for part in text.iter().flat_map(|text| text.split("\n\n")) {
             let part = part.trim_end();
             if part.starts_with("Examples:") {
-                told.examples = Some(below_heading(part));
+                help.examples = Some(below_heading(part));
             } else if part.starts_with("Exit codes:") {
-                told.codes = Some(part.into());
+                help.codes = Some(part.into());
             } else if !part.is_empty() {
-                told.paragraphs.push(part.into());
+                help.paragraphs.push(part.into());
             }
         }
-        told
+        help
     }
 }
 
@@ -124,13 +124,13 @@ fn below_heading(part: &str) -> String {
     part.split_once('\n').map_or("", |(_, rest)| rest).into()
 }
 
-fn description(command: &Command, told: &Told) -> Roff {
+fn description(command: &Command, help: &HelpSections) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["DESCRIPTION"]);
     if let Some(about) = command.get_about() {
         roff.text([roman(format!("{about}."))]);
     }
-    for paragraph in &told.paragraphs {
+    for paragraph in &help.paragraphs {
         roff.control("PP", []);
         roff.text([roman(paragraph.as_str())]);
     }
@@ -183,9 +183,9 @@ mod tests {
     #[test]
     fn help_is_taken_apart() {
         let command = Command::new("x").after_help("Examples:\n  x y\n\nIt is so.\n\nExit codes:\n  0  so");
-        let told = Told::of(&command);
-        assert_eq!(told.examples.as_deref(), Some("  x y"));
-        assert_eq!(told.paragraphs, ["It is so."]);
-        assert_eq!(told.codes.as_deref(), Some("Exit codes:\n  0  so"));
+        let help = HelpSections::of(&command);
+        assert_eq!(help.examples.as_deref(), Some("  x y"));
+        assert_eq!(help.paragraphs, ["It is so."]);
+        assert_eq!(help.codes.as_deref(), Some("Exit codes:\n  0  so"));
     }
 }

@@ -1,4 +1,4 @@
-//! `vshmem run ... : ...`: several commands on one line, as with mpirun.
+//! Further commands of `vshmem run ... : ...`, on one line as with mpirun.
 
 use crate::args::{MoreRun, Run};
 use clap::error::Result;

@@ -1,9 +1,9 @@
-//! Output, and commands on several names.
+//! The output of commands, and commands on several names.
 
 use std::io::{self, Write};
 use vshmem_base::{error, Result};
 
-/// Prints text, which may quote a machine or a member of a pool. It is not an error if nobody reads it.
+/// Prints text, which may quote a machine or a member of a pool. It is no error if no process reads it.
 pub fn print(text: &str) -> Result<()> {
     let text = vshmem_base::plain(text);
     let mut out = io::stdout().lock();
@@ -13,7 +13,7 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Does something with each of these names, even after a failure. The exit code is that of the first failure.
+/// Runs a function on each of these names, even after a failure. The exit code is that of the first failure.
 pub fn each(names: &[String], mut work: impl FnMut(&str) -> Result<()>) -> Result<u8> {
     let mut code = 0;
     for name in names {

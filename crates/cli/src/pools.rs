@@ -1,4 +1,5 @@
-//! `vshmem pool`: local pools, which are files in /dev/shm, and the pools that a machine was granted.
+//! The command `vshmem pool`: local pools, which are files in /dev/shm, and the pools that a machine was
+//! granted.
 
 use crate::json::print_document;
 use crate::output::{each, print};

@@ -1,4 +1,4 @@
-//! The kind of program that a command runs, and whether the library can be preloaded into it.
+//! The program of a command: its kind, and whether the library can be preloaded into it.
 
 use elf::abi::{EM_AARCH64, EM_X86_64, PT_INTERP, SHN_UNDEF};
 use elf::endian::AnyEndian;
@@ -35,10 +35,10 @@ const MACHINE: u16 = EM_X86_64;
 #[cfg(target_arch = "aarch64")]
 const MACHINE: u16 = EM_AARCH64;
 
-/// How often a script may be interpreted by another script, as in Linux.
-const MOST_SCRIPTS: u32 = 4;
-/// Bytes of a script's first line, as in Linux.
-const LONGEST_LINE: u64 = 256;
+/// Scripts that may interpret each other in turn, as in Linux.
+const MAX_SCRIPTS: u32 = 4;
+/// Bytes of a script's first line that count, as in Linux.
+const MAX_LINE: u64 = 256;
 
 /// A file of machine code.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -48,7 +48,7 @@ struct Code {
     /// Its loader; `None`: it is linked statically.
     interpreter: Option<PathBuf>,
     is_go: bool,
-    /// Those of [`CALLS`] that it imports.
+    /// The functions of [`CALLS`] that it imports.
     calls: Vec<&'static str>,
 }
 
@@ -69,7 +69,7 @@ impl Program {
     pub fn find(command: &OsStr, cwd: Option<&Path>) -> Option<Program> {
         let named = locate(command, cwd.unwrap_or(Path::new("")))?;
         let mut file = named.clone();
-        for _ in 0..MOST_SCRIPTS {
+        for _ in 0..MAX_SCRIPTS {
             match interpreter_of(&file) {
                 Some(next) => file = next,
                 None => break,
@@ -99,7 +99,7 @@ impl Program {
         format!("{bits} bits, {machine}{go}, {linked}")
     }
 
-    /// If its System V calls don't reach the library: why, and what can be done.
+    /// The obstacle that keeps its System V calls from the library, if there is one, and the remedy.
     pub fn hurdle(&self) -> Option<&'static str> {
         let code = &self.code;
         let is_musl = |loader: &PathBuf| loader.to_string_lossy().contains("ld-musl");
@@ -161,7 +161,7 @@ pub fn programs(beginning: &str) -> BTreeSet<String> {
 /// The interpreter of a file, if it is a script.
 fn interpreter_of(file: &Path) -> Option<PathBuf> {
     let mut start = Vec::new();
-    File::open(file).ok()?.take(LONGEST_LINE).read_to_end(&mut start).ok()?;
+    File::open(file).ok()?.take(MAX_LINE).read_to_end(&mut start).ok()?;
     locate(&script_interpreter(&start)?, Path::new(""))
 }
 

@@ -1,5 +1,5 @@
-//! `vshmem rsh`: the remote shell of an MPI's launcher under `vshmem mpirun`, its relay, and the agent that
-//! runs commands where a command prefix reaches. None of them is for users.
+//! The command `vshmem rsh`: the remote shell of an MPI's launcher under `vshmem mpirun`, its relay, and the
+//! agent that runs commands where a command prefix reaches. None of them is for users.
 
 use clap::Args;
 use std::ffi::OsString;
@@ -42,7 +42,7 @@ pub struct SshOptions {
     option: Vec<String>,
 }
 
-/// Runs the remote shell, or what serves it.
+/// Runs the remote shell, its relay, or the agent.
 pub fn rsh(rsh: &Rsh) -> Result<u8> {
     match &rsh.host {
         _ if rsh.relay => relay(),

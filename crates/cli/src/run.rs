@@ -1,4 +1,4 @@
-//! `vshmem exec`, `vshmem shell` and `vshmem run`.
+//! The commands `vshmem exec`, `vshmem shell` and `vshmem run`.
 
 use crate::{args, explain};
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ pub fn shell(shell: args::Shell) -> Result<u8> {
 }
 
 /// A job in one machine; its command is to be filled in.
-fn job_in(cluster: &args::ClusterArg, machine: String, how: &args::How) -> Result<Job> {
+fn job_in(cluster: &args::ClusterArg, machine: String, how: &args::CommandOptions) -> Result<Job> {
     let (record, machines) = find(&cluster.cluster, &[machine])?;
     let machine = machines.into_iter().next().expect("find returns what it was asked for");
     let label = machine.name.clone();
@@ -121,7 +121,7 @@ fn preload(library: &Path) -> OsString {
 }
 
 /// The user that a command runs as.
-pub fn identity(how: &args::How) -> Result<Identity> {
+pub fn identity(how: &args::CommandOptions) -> Result<Identity> {
     match &how.user {
         Some(user) => Identity::parse(user),
         None => Ok(Identity::current()),
@@ -129,7 +129,7 @@ pub fn identity(how: &args::How) -> Result<Identity> {
 }
 
 /// The variables that `--env` sets.
-pub fn changes(how: &args::How) -> Result<Vec<(OsString, OsString)>> {
+pub fn changes(how: &args::CommandOptions) -> Result<Vec<(OsString, OsString)>> {
     how.env
         .iter()
         .map(|change| match change.split_once('=') {

@@ -1,4 +1,5 @@
-//! `vshmem schema`: the JSON Schemas of what commands print with `--json` (docs/json.md).
+//! The command `vshmem schema`: the JSON Schemas of documents that commands print with `--json`
+//! (docs/json.md).
 
 use crate::output::print;
 use clap::ValueEnum;

@@ -1,5 +1,6 @@
-//! `vshmem ssh`: the system's ssh(1), whose connection is a machine's channel. The machine's host keys are
-//! read from the machine by that, too, so nothing is trusted at first sight, and nothing is written down.
+//! The command `vshmem ssh`: the system's ssh(1), whose connection is a machine's channel. The machine's host
+//! keys are read from the machine by that, too, so nothing is trusted at first sight, and nothing is written
+//! down.
 
 use crate::args::ClusterArg;
 use crate::complete::values;
@@ -17,9 +18,9 @@ use vshmem_hypervisor::state::record::{Machine, Record};
 use vshmem_session::commands::job::Job;
 use vshmem_session::commands::run::{run, RunOptions};
 
-/// The port of an ssh server, if none is said.
+/// The default port of an ssh server.
 const PORT: u16 = 22;
-/// Whom a machine lets in with the keys that its seed has.
+/// The user that a machine lets in with the keys of its seed.
 const USER: &str = "root";
 
 #[derive(Args)]
@@ -91,7 +92,7 @@ pub fn ssh(ssh: &Ssh) -> Result<u8> {
     }
     let user = ssh.user.as_deref().or(named).unwrap_or(USER);
     let mut line = Command::new("ssh");
-    // What comes first holds.
+    // The first value of a key holds.
     for (key, value) in settings(&record, &machine)? {
         line.arg("-o").arg(format!("{key}={value}"));
     }
@@ -141,7 +142,7 @@ fn alias(record: &Record, machine: &Machine) -> String {
     format!("{}.{}", machine.name, record.name)
 }
 
-/// What ssh has to know of a machine (ssh_config(5)).
+/// The settings of ssh for a machine (ssh_config(5)).
 pub fn settings(record: &Record, machine: &Machine) -> Result<Vec<(&'static str, String)>> {
     let program = std::env::current_exe().explain(|| "finding this program's own file".into())?;
     let ask = |what: &str| asking(&program, &record.name, what, &machine.name);

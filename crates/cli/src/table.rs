@@ -1,4 +1,4 @@
-//! Tables of text, and rows that several commands show.
+//! Tables of text, and rows that several commands print.
 
 use crate::age::{age, show_age};
 use std::fmt::Display;
@@ -61,7 +61,7 @@ pub fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }
 
-/// How long ago a second of the epoch was.
+/// The time since a second of the epoch, as text.
 pub fn since(second: Option<u64>) -> String {
     or_dash(second.map(|second| show_age(age(second))))
 }

@@ -1,4 +1,4 @@
-//! Commands and options that messages, documentation and examples name exist.
+//! A test that commands and options exist which messages, documentation and examples name.
 
 use crate::commands::Cli;
 use clap::{Command, CommandFactory};

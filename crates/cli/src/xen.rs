@@ -1,4 +1,4 @@
-//! `vshmem xen`: pools between Xen domains.
+//! The command `vshmem xen`: pools between Xen domains.
 
 use crate::complete::values;
 use crate::{args, size};
@@ -60,7 +60,7 @@ pub struct JoinArgs {
     once: Option<u64>,
 }
 
-/// Serves or joins pools.
+/// Serves, joins or withdraws pools.
 pub fn xen(xen: Xen) -> Result<u8> {
     // Line by line, since it may go to a log. A full disk is no reason to end.
     let report = &mut |sentence: &str| drop(writeln!(std::io::stdout(), "{sentence}"));

@@ -1,4 +1,4 @@
-//! What the commands do to a cluster whose machines died, or are to be started anew. There is no machine: a
+//! Commands on a cluster whose machines died, or are to be started anew. There is no machine: a
 //! record tells of some.
 
 use serde_json::{json, Value};

@@ -17,15 +17,15 @@ use std::process::ExitCode;
 use words::index;
 
 /// The variable that is set in calls by a shell's script.
-const ASKED: &str = "_VSHMEM_COMPLETE";
+const REQUEST: &str = "_VSHMEM_COMPLETE";
 
 const SHELLS: &[&dyn EnvCompleter] = &[&Bash, &env::Elvish, &env::Fish, &env::Powershell, &Zsh];
 
 /// Answers a shell's script; `None` if this is not a call by one. Errors are not printed, since the user is
 /// typing.
 pub fn answer() -> Option<ExitCode> {
-    std::env::var_os(ASKED)?;
-    let completion = CompleteEnv::with_factory(command).var(ASKED).shells(Shells(SHELLS));
+    std::env::var_os(REQUEST)?;
+    let completion = CompleteEnv::with_factory(command).var(REQUEST).shells(Shells(SHELLS));
     let here = std::env::current_dir().ok();
     match completion.try_complete(std::env::args_os(), here.as_deref()) {
         Ok(true) => Some(ExitCode::SUCCESS),
@@ -51,7 +51,7 @@ pub fn script(shell: clap_complete::Shell) -> String {
     let mut text = Vec::new();
     completer
         .expect("each shell has one")
-        .write_registration(ASKED, "vshmem", "vshmem", "vshmem", &mut text)
+        .write_registration(REQUEST, "vshmem", "vshmem", "vshmem", &mut text)
         .expect("memory takes it");
     String::from_utf8(text).expect("a script is text")
 }
@@ -195,7 +195,7 @@ mod tests {
     fn each_shell_has_a_script() {
         use clap::ValueEnum;
         for shell in clap_complete::Shell::value_variants() {
-            assert!(script(*shell).contains(ASKED), "{shell}");
+            assert!(script(*shell).contains(REQUEST), "{shell}");
         }
     }
 }

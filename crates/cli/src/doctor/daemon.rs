@@ -1,4 +1,4 @@
-//! `vshmem doctor --daemon idle`: how the daemon stands, and what it gains.
+//! The command `vshmem doctor --daemon idle`: the daemon's status, and its gain.
 
 use super::state;
 use crate::json::print_document;
@@ -9,14 +9,14 @@ use vshmem_base::document::Document;
 use vshmem_base::Result;
 use vshmem_doctor::{keep_from_idling, prove, Contender, Live, Proof, Spread, Status, System};
 
-/// What runs until it is ended.
+/// A daemon, which runs until it is ended.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub enum Daemon {
     /// Keeps virtual processors from idling, where nobody else wants their cores
     Idle,
 }
 
-/// Keeps processors from idling until a signal comes, or measures what that gains.
+/// Keeps processors from idling until a signal comes, or measures the gain of that.
 pub fn idle(only_proves: bool, json: bool) -> Result<u8> {
     let system = System::live();
     if only_proves {

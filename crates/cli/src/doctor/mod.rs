@@ -1,4 +1,4 @@
-//! `vshmem doctor`: what costs a machine or its host speed, and the remedy.
+//! The command `vshmem doctor`: findings that cost a machine or its host speed, and their remedies.
 
 mod daemon;
 mod monitor;
@@ -32,7 +32,7 @@ use vshmem_session::commands::run::{self, RunOptions};
 
 /// Exit code if something costs speed, or a change could not be made or undone.
 const COSTS: u8 = 1;
-/// What `--explain` takes for all checks.
+/// The word for all checks in `--explain`.
 const ALL: &str = "all";
 
 #[derive(Args)]
@@ -234,10 +234,10 @@ fn apply(doctor: &Doctor, system: &System, found: &[Finding]) -> Result<u8> {
     Ok(code)
 }
 
-/// Less than this part of what it took before is a gain, and not chance.
+/// The ratio of a measurement to the one before below which it is a gain, and not chance.
 const GAIN: f64 = 0.8;
 
-/// What a finding's measurements were, and are now.
+/// A finding's measurements before and now, in words.
 fn proof(before: &Finding, system: &System) -> Result<String> {
     let check = by_id(before.id).expect("a finding is of a check");
     let after = examine_one(check, system, &Live, &Saved::read(&state::of_fix(), system)?);
@@ -284,7 +284,7 @@ fn put_back() -> Result<u8> {
     Ok(code)
 }
 
-/// Says what was done, and what was not.
+/// Prints the changes that were made, and those that failed.
 fn report(done: &[Done], word: &str) -> Result<u8> {
     let mut code = 0;
     for it in done {

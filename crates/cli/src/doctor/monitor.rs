@@ -1,4 +1,4 @@
-//! How a machine's monitor is asked, and which processes are machines for certain.
+//! The monitors of machines, as the doctor asks them, and the processes that are machines by their records.
 
 use serde_json::Value;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use vshmem_cluster::host::cluster::list;
 use vshmem_doctor::Socket;
 use vshmem_hypervisor::running::qmp::Qmp;
 
-/// How long a question and its answer take at most. A monitor has one client at a time, who may stay: it is
+/// Time that a question and its answer may take. A monitor has one client at a time, which may stay: it is
 /// not waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Asks the monitor that listens at a socket, if it is that of the process which has it.
 pub fn ask(socket: &Socket, command: &str, arguments: Value) -> Result<Value, String> {
@@ -24,7 +24,7 @@ pub fn ask(socket: &Socket, command: &str, arguments: Value) -> Result<Value, St
             }
         }
     };
-    let answer = || Qmp::dialogue(&socket.path, PATIENCE, admit)?.call(command, arguments);
+    let answer = || Qmp::dialogue(&socket.path, ANSWER_TIMEOUT, admit)?.call(command, arguments);
     answer().map_err(|error| error.to_string())
 }
 
@@ -46,7 +46,7 @@ mod tests {
     use std::path::Path;
     use std::time::Instant;
 
-    /// What is answered to a question by a socket of this process.
+    /// The answer to a question by a socket of this process.
     fn asked(path: &Path, process: u32, is_passed: bool) -> Result<Value, String> {
         ask(&Socket { path: path.into(), process, is_passed }, "query-cpus-fast", json!({}))
     }
@@ -78,7 +78,7 @@ mod tests {
             let begun = Instant::now();
             let why = asked(&path, process, is_passed).unwrap_err();
             assert!(why.contains("does not answer"), "{why}");
-            assert!(begun.elapsed() < 5 * PATIENCE, "{:?}", begun.elapsed());
+            assert!(begun.elapsed() < 5 * ANSWER_TIMEOUT, "{:?}", begun.elapsed());
         }
         talker.join().unwrap();
         std::fs::remove_file(&path).unwrap();

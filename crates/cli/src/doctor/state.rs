@@ -1,4 +1,4 @@
-//! Where it is written down what was there before it was changed.
+//! The files that store earlier values of the settings that the doctor changes.
 
 use std::path::PathBuf;
 use vshmem_base::{
@@ -7,12 +7,12 @@ use vshmem_base::{
     Result,
 };
 
-/// Where root's changes are written down, until the next boot.
+/// The directory of root's files, until the next boot.
 const OF_ROOT: &str = "/run/vshmem-doctor";
 
 fn directory() -> PathBuf {
     match Identity::current().uid {
-        // Whatever root's environment is: the settings are the kernel's.
+        // In spite of root's environment: the settings are the kernel's.
         0 => OF_ROOT.into(),
         _ => runtime_path(),
     }
@@ -23,12 +23,12 @@ pub fn prepare() -> Result<()> {
     private_directory(&directory())
 }
 
-/// The file that says what was there before `--fix`; it may not exist.
+/// The file of values before `--fix`; it may not exist.
 pub fn of_fix() -> PathBuf {
     directory().join("doctor.json")
 }
 
-/// The same for what is changed while the daemon's gain is measured.
+/// The file of values before the daemon's gain is measured; it may not exist.
 pub fn of_proof() -> PathBuf {
     directory().join("doctor-proof.json")
 }

@@ -1,6 +1,6 @@
 //! Arguments of `vshmem mpirun`, as clap parses and explains them.
 
-use crate::args::{ClusterArg, CommandLine, How};
+use crate::args::{ClusterArg, CommandLine, CommandOptions};
 use crate::complete::values;
 use clap::Args;
 use std::ffi::OsString;
@@ -38,7 +38,7 @@ pub struct Mpirun {
     #[command(flatten)]
     pub cluster: ClusterArg,
     #[command(flatten)]
-    pub how: How,
+    pub how: CommandOptions,
     /// Number of ranks; by default, as many as the hosts have slots
     #[arg(short = 'n', long = "ranks", visible_alias = "np", value_name = "N")]
     pub ranks: Option<u32>,

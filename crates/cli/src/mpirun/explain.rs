@@ -1,4 +1,4 @@
-//! `vshmem mpirun --explain`: what would be run and set, and why.
+//! The command `vshmem mpirun --explain`: the plan of a job, with the reason of each setting.
 
 use super::plan::Plan;
 use crate::json::print_document;

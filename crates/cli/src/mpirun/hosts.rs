@@ -1,4 +1,4 @@
-//! The hosts of a job: machines of a cluster, or what a command reaches.
+//! The hosts of a job: machines of a cluster, or places that a command prefix reaches.
 
 use super::args::Mpirun;
 use crate::args;
@@ -14,25 +14,25 @@ use vshmem_mpi::processors::{share_out, Processors, PROBE};
 use vshmem_session::commands::location::{Location, Reached};
 
 /// Bytes of the longest list of processors that is taken.
-const MOST_PRINTED: u64 = 1 << 20;
+const MAX_PRINTED: u64 = 1 << 20;
 
 /// A host of a job.
 pub struct Host {
     /// Its name.
     pub name: String,
-    /// Where it is.
+    /// Its location.
     pub location: Location,
     /// Its processors; `None`: unknown.
     pub processors: Option<u32>,
     /// Its processors, if it is no machine, in more detail.
     own_processors: Processors,
-    /// Those that its ranks are bound to, in the words of hwloc; `None`: any.
+    /// The processors that its ranks are bound to, in the words of hwloc; `None`: any.
     pub part: Option<String>,
     /// The pool of its ranks, as `VSHMEM_POOL` names it there; `None`: the machine's own.
     pub pool: Option<String>,
     /// The pool's size, if it is the machine's own.
     pub pool_size: Option<u64>,
-    /// How many of the ranks it runs.
+    /// Number of ranks that it runs.
     pub ranks: u32,
     slots: u32,
 }
@@ -110,7 +110,7 @@ fn own_pool(record: &Record, machine: &Machine) -> Result<(Option<String>, Optio
     Ok(((!is_clusters(&own)).then(|| own.name.clone()), Some(own.size)))
 }
 
-/// How commands are run in a host.
+/// The way to a host's files.
 pub fn reach(host: &Host) -> Files {
     Files::Reached(match &host.location {
         Location::Machine(machine) => {
@@ -132,7 +132,7 @@ pub fn has_verbs(host: &Host) -> bool {
     reach(host).output(&["sh".as_ref(), "-c".as_ref(), look.as_ref()]).is_some()
 }
 
-/// The launcher and its daemons find each other by TCP.
+/// An error unless machines have a network: the launcher and its daemons find each other by TCP.
 fn check_network(record: &Record, machines: &[Machine]) -> Result<()> {
     match machines.iter().find(|machine| machine.address.is_none()) {
         Some(machine) if machines.len() > 1 => Err(error!(
@@ -180,12 +180,12 @@ pub fn command_prefix(reached: &Reached) -> Prefix {
     Prefix { words: reached.prefix.clone(), by_shell: reached.joins_words(), ..Prefix::default() }
 }
 
-/// The processors of a host. What is run for that also tells whether it can be reached.
+/// The processors of a host. An error if it can't be reached.
 fn processors(reached: &Reached) -> Result<Processors> {
     // What reaches it says on standard error why it can't.
     let mut probe = command_prefix(reached).command(&["sh", "-c", PROBE].map(OsStr::new));
     let shown = || reached.prefix.join(" ".as_ref()).to_string_lossy().into_owned();
-    let printed = printed(&mut probe, MOST_PRINTED).map_err(|why| {
+    let printed = printed(&mut probe, MAX_PRINTED).map_err(|why| {
         error!("could not run a command in {} by {}: {why}", reached.name, shown())
             .hint("Does the host run, is that its name, and can it run sh?")
     })?;

@@ -1,4 +1,5 @@
-//! `vshmem mpirun`: MPI and OpenSHMEM programs over machines and containers, by their own MPI's launcher.
+//! The command `vshmem mpirun`: MPI and OpenSHMEM programs over machines and containers, by their own MPI's
+//! launcher.
 
 pub mod args;
 pub mod explain;

@@ -1,4 +1,4 @@
-//! What a job consists of: hosts, MPI, settings, and the launcher's command line.
+//! The plan of a job: its hosts, MPI, settings, and the launcher's command line.
 
 use super::args::Mpirun;
 use super::hosts::{apportion, command_prefix, has_verbs, hosts, Host};
@@ -27,13 +27,13 @@ pub struct Plan {
     pub mpi: Mpi,
     /// Its hosts; the launcher runs in the first.
     pub hosts: Vec<Host>,
-    /// What it needs.
+    /// The situation that its settings depend on.
     pub situation: Situation,
-    /// What is set.
+    /// The settings of its ranks.
     pub settings: Vec<Setting>,
     /// The launcher's command line.
     pub line: Line,
-    /// What is preloaded into ranks.
+    /// The libraries that are preloaded into ranks.
     pub libraries: Vec<PathBuf>,
     /// Its hosts get directories for temporary files, since the user has named none.
     pub scratch: bool,
@@ -111,7 +111,7 @@ impl Plan {
         rank.invisible_file()
     }
 
-    /// What the launcher, or a daemon of its, runs on in this host. Its command is filled in when it starts.
+    /// The job of the launcher, or of a daemon of its, in this host. Its command is filled in when it starts.
     pub fn job(&self, host: &Host) -> Job {
         let mut changes = self.changes.clone();
         changes.extend(host.pool.iter().map(|pool| ("VSHMEM_POOL".into(), pool.into())));
@@ -138,7 +138,7 @@ impl Plan {
     }
 }
 
-/// Where the program's files are: a machine sees this host's.
+/// The way to the program's files: a machine sees this host's.
 fn files(host: &Host, job: &Mpirun, own: &[(OsString, OsString)]) -> Files {
     match &host.location {
         Location::Reached(reached) => Files::Reached(Prefix {

@@ -1,5 +1,5 @@
-//! `--verify-transport`: reads what ranks' UCX has written in the hosts, and counts what has passed their
-//! network.
+//! The verification of a job's transport (`--verify-transport`), by the logs of ranks' UCX and by the bytes
+//! that have passed the hosts' network.
 
 use super::hosts::{reach, Host};
 use std::collections::BTreeMap;
@@ -11,7 +11,8 @@ use vshmem_mpi::verify::{bytes_on_network, GroupJob, GroupTransports};
 const HINT: &str = "Leave out what has the MPI talk otherwise (Open MPI: pml, btl, mtl, osc; MPICH: \
                     MPIR_CVAR_CH4_NETMOD), in options, variables and parameter files. What is set: vshmem mpirun --explain ...";
 
-/// Where UCX writes; `%p` is the rank's pid. Nobody can guess the name, and have a link there before.
+/// The file that UCX writes; `%p` is the rank's pid. The name can't be guessed, so no link can be there
+/// before.
 pub fn log_file() -> Result<String> {
     let name: String = random::bytes()?.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(format!("/tmp/vshmem-mpirun-{name}.%p"))
@@ -54,10 +55,10 @@ impl<'a> Watch<'a> {
         Watch { hosts, log, mixed, harm, before }
     }
 
-    /// Says what was seen on standard error, after a job that has ended with this code. An error if ranks
+    /// Prints the result on standard error, after a job that has ended with this code. An error if ranks
     /// that share a pool have not talked through it.
     pub fn end(self, code: u8) -> Result<()> {
-        let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
+        let mut groups: BTreeMap<&str, PoolGroup> = BTreeMap::new();
         for (host, before) in self.hosts.iter().zip(&self.before) {
             let files = reach(host);
             let group = groups.entry(host.pool.as_deref().unwrap_or("default")).or_default();
@@ -96,7 +97,7 @@ impl<'a> Watch<'a> {
 
 /// Hosts whose ranks share a pool, and the transports of these.
 #[derive(Default)]
-struct Group<'a> {
+struct PoolGroup<'a> {
     hosts: Vec<&'a str>,
     ranks: u32,
     /// The most that have passed the network of one of them.

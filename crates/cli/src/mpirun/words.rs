@@ -1,17 +1,17 @@
-//! The habits of mpirun's users: options like `-host`, `-np 4` and `-x NAME`, which clap would take for
-//! several of one letter.
+//! The words of a command line for mpirun as its users write them: options like `-host`, `-np 4` and `-x
+//! NAME`, which clap would take for several of one letter.
 
 use crate::commands::Cli;
 use clap::{ArgAction, Command, CommandFactory};
 use std::ffi::{OsStr, OsString};
 use vshmem_base::{error, Result};
 
-/// What an option of mpiexec's means here.
+/// The meaning of an option of mpiexec's.
 #[derive(Clone, Copy)]
 enum Meaning {
-    /// What these words mean; the last may be an option that takes a value.
+    /// The meaning of these words; the last may be an option that takes a value.
     Ours(&'static [&'static str]),
-    /// What holds here anyway.
+    /// None: it holds anyway.
     Holding,
     /// It is the launcher's business, as are so many words behind it.
     PassedOn(usize),
@@ -28,7 +28,7 @@ enum Meaning {
 use Meaning::{Exported, Holding, List, Ours, PassedOn, Placed, Variable};
 
 /// Options of mpiexec's, without their dashes: for Open MPI one is as good as two.
-const HABITS: &[(&str, Meaning)] = &[
+const MPIEXEC_OPTIONS: &[(&str, Meaning)] = &[
     ("N", Ours(&["--ppn"])),
     ("allow-run-as-root", Holding),
     ("disable-auto-cleanup", PassedOn(0)),
@@ -105,8 +105,8 @@ fn option(
     if let Some(takes_value) = takes_value(command, text) {
         return Ok(std::iter::once(text.into()).chain(words.take(takes_value.into())).collect());
     }
-    if let Some((_, meaning)) = HABITS.iter().find(|(habit, _)| *habit == name) {
-        return habit(command, text, *meaning, words);
+    if let Some((_, meaning)) = MPIEXEC_OPTIONS.iter().find(|(option, _)| *option == name) {
+        return translate_option(command, text, *meaning, words);
     }
     // Both MPIs write -host.
     let long = format!("--{name}");
@@ -121,7 +121,7 @@ fn option(
         .code(2))
 }
 
-fn habit(
+fn translate_option(
     command: &Command,
     text: &str,
     meaning: Meaning,
@@ -152,7 +152,7 @@ fn habit(
     })
 }
 
-/// What mpiexec gets.
+/// The words that pass an option on to mpiexec.
 fn passed_on(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     words.into_iter().flat_map(|word| ["--mpiexec-arg".into(), word]).collect()
 }

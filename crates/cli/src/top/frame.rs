@@ -135,8 +135,8 @@ fn help(view: &View) -> String {
 
 /// A pool's name, or the end of its path, of limited length.
 fn short(pool: &str) -> String {
-    const MOST: usize = 24;
-    let skipped = pool.chars().count().saturating_sub(MOST - 2);
+    const MAX_CHARS: usize = 24;
+    let skipped = pool.chars().count().saturating_sub(MAX_CHARS - 2);
     if skipped > 2 {
         format!("..{}", pool.chars().skip(skipped).collect::<String>())
     } else {

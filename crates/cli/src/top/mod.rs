@@ -1,4 +1,4 @@
-//! `vshmem top`: pools, kernels, IPC objects with their traffic, and waiting threads, live.
+//! The command `vshmem top`: pools, kernels, IPC objects with their traffic, and waiting threads, live.
 
 mod frame;
 mod screen;
@@ -60,7 +60,7 @@ pub fn top(top: &args::Top) -> Result<u8> {
     }
 }
 
-/// Prints; false if nobody reads the output any more.
+/// Prints text; false if no process reads the output any more.
 fn print_or_end(text: &str) -> Result<bool> {
     print(text)?;
     let mut out = libc::pollfd { fd: libc::STDOUT_FILENO, events: 0, revents: 0 };

@@ -12,8 +12,8 @@ use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
 use vshmem_base::{error, interrupt, printable, Error, Result};
 
-/// How often signals are looked for.
-const GLANCE: Duration = Duration::from_millis(100);
+/// Time between checks for signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs until the user quits, or a signal comes.
 pub fn run(watch: &mut Watch, view: &mut View, interval: Duration) -> Result<u8> {
@@ -31,14 +31,14 @@ pub fn run(watch: &mut Watch, view: &mut View, interval: Duration) -> Result<u8>
         loop {
             screen.draw(view, watch).map_err(lost)?;
             match screen.wait(due).map_err(lost)? {
-                Said::Nothing => break,
-                Said::Changed => screen.shown.clear(),
-                Said::Key(key) => {
-                    if !obey(view, key) {
+                ScreenEvent::Nothing => break,
+                ScreenEvent::Changed => screen.shown.clear(),
+                ScreenEvent::Key(key) => {
+                    if !handle_key(view, key) {
                         return Ok(0);
                     }
                 }
-                Said::Signal(signal) => return Ok(128u8.saturating_add(signal as u8)),
+                ScreenEvent::Signal(signal) => return Ok(128u8.saturating_add(signal as u8)),
             }
         }
     }
@@ -49,7 +49,7 @@ fn lost(error: io::Error) -> Error {
 }
 
 /// Handles a key; false: quit.
-fn obey(view: &mut View, key: KeyEvent) -> bool {
+fn handle_key(view: &mut View, key: KeyEvent) -> bool {
     let page = 10;
     match key.code {
         KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
@@ -71,8 +71,8 @@ fn obey(view: &mut View, key: KeyEvent) -> bool {
     true
 }
 
-/// An event.
-enum Said {
+/// An event of the screen.
+enum ScreenEvent {
     Nothing,
     Key(KeyEvent),
     Changed,
@@ -119,24 +119,24 @@ impl Screen {
     }
 
     /// Waits for an event until `due`.
-    fn wait(&self, due: Instant) -> io::Result<Said> {
+    fn wait(&self, due: Instant) -> io::Result<ScreenEvent> {
         loop {
             if let Some(signal) = interrupt::signal() {
-                return Ok(Said::Signal(signal));
+                return Ok(ScreenEvent::Signal(signal));
             }
             let left = due.saturating_duration_since(Instant::now());
-            let there = match event::poll(left.min(GLANCE)) {
+            let there = match event::poll(left.min(SIGNAL_INTERVAL)) {
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 there => there?,
             };
             if there {
                 match event::read()? {
-                    Event::Key(key) if key.kind != KeyEventKind::Release => return Ok(Said::Key(key)),
-                    Event::Resize(..) => return Ok(Said::Changed),
+                    Event::Key(key) if key.kind != KeyEventKind::Release => return Ok(ScreenEvent::Key(key)),
+                    Event::Resize(..) => return Ok(ScreenEvent::Changed),
                     _ => (),
                 }
             } else if left.is_zero() {
-                return Ok(Said::Nothing);
+                return Ok(ScreenEvent::Nothing);
             }
         }
     }

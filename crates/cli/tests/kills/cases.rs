@@ -86,7 +86,8 @@ fn each_step(scene: &Scene, prepare: &dyn Fn(), words: &[&str], after: &[&[&str]
     each_step_of(scene, prepare, PAIR, words, after);
 }
 
-/// The same, of a cluster that this describes: its machines have the memory that it says in the end.
+/// Kills a command at each of its steps, as [`each_step`] does, in a cluster of this description, whose
+/// memory the machines have in the end.
 fn each_step_of(scene: &Scene, prepare: &dyn Fn(), description: &str, words: &[&str], after: &[&[&str]]) {
     let file = scene.describe(description);
     let sizes = description.split('"').filter_map(|word| word.strip_suffix('M'));

@@ -1,4 +1,4 @@
-//! What commands cost, in processor time: it does not depend on what else the host does.
+//! The cost of commands in processor time, which does not depend on other work of the host.
 
 use crate::scene::Scene;
 use std::time::Duration;

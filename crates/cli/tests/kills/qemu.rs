@@ -1,4 +1,4 @@
-//! What passes for QEMU: it has a monitor, and an agent for commands in place of a machine. It takes every
+//! A stand-in for QEMU: it has a monitor, and an agent for commands in place of a machine. It takes every
 //! order, and runs no command.
 
 use serde_json::{json, Value};

@@ -1,4 +1,4 @@
-//! What a host can't do: it is said why, nothing is left of the attempt, and the next one works.
+//! Starts that a host refuses: the reason is printed, nothing is left of the attempt, and the next one works.
 
 use crate::cases::{tries_all, PAIR};
 use crate::scene::Scene;

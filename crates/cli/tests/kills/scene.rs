@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long what was ended may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The version of the kernel.
 const VERSION: &str = "6.1.0-none";
 
@@ -158,7 +158,7 @@ impl Scene {
         found["runs"]["pid"].as_i64().unwrap() as libc::pid_t
     }
 
-    /// What a machine was started with.
+    /// The command line of a machine.
     pub fn started(&self, machine: &str) -> String {
         let words = fs::read(format!("/proc/{}/cmdline", self.process(machine))).unwrap();
         String::from_utf8_lossy(&words).replace('\0', " ")
@@ -172,7 +172,7 @@ impl Scene {
             if left.is_empty() {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "{when}: left are {left:#?}");
+            assert!(begun.elapsed() < TIMEOUT, "{when}: left are {left:#?}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -192,7 +192,7 @@ impl Scene {
         left
     }
 
-    /// What there is, for a failure.
+    /// The machines and files of the scene, for the message of a failure.
     fn listing(&self) -> String {
         format!("\nThere are: {:#?}", self.left())
     }
@@ -205,7 +205,7 @@ impl Drop for Scene {
     }
 }
 
-/// What passes for a kernel: the head of an image.
+/// A stand-in for a kernel: the head of an image.
 fn kernel() -> Vec<u8> {
     let mut image = vec![0; 0x1000];
     image[0x202..0x206].copy_from_slice(b"HdrS");
