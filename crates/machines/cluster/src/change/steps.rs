@@ -2,7 +2,7 @@
 
 use super::plan::{Change, Step};
 use crate::description::pools::OWN;
-use crate::host::{claims, cluster, devices, made, placing, users};
+use crate::host::{claims, cluster, devices, made_pools, placing, users};
 use std::fs;
 use std::time::Duration;
 use vshmem_base::directories::{cluster_directory, private_directory};

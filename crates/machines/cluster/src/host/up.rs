@@ -1,7 +1,7 @@
 //! The start of a cluster.
 
 use super::wait::wait;
-use super::{batches, claims, cluster, devices, made, placing, serving, users};
+use super::{batches, claims, cluster, devices, made_pools, placing, serving, users};
 use crate::description::machines::MAX_NAME;
 use std::path::Path;
 use std::time::Duration;

@@ -127,7 +127,7 @@ impl<'a> Hotplug<'a> {
             self.await_removal(&pool.name)?;
             let doorbell = doorbell.as_deref();
             let plugged = match self.target.domain() {
-                Some(domain) => libvirt_pools::plug(domain, pool, doorbell, bus, self.target.borrower()),
+                Some(domain) => libvirt_pools::plug(domain, pool, doorbell, bus, self.target.link_user()),
                 None => plug::plug(&mut self.qmp, self.target.access, pool, doorbell, bus),
             };
             tries -= 1;
