@@ -21,8 +21,8 @@ target=${CARGO_TARGET_DIR:-$root/target}
 logs=$root/target/test
 mkdir -p "$logs"
 # The same random cases in each run: a change is judged by itself, not by luck. `make soak` looks for others.
-export PROPTEST_RNG_SEED="${PROPTEST_RNG_SEED:-1}" FUZZ_SEED="${FUZZ_SEED:-1}" HOSTILE_SEED="${HOSTILE_SEED:-1}"
-export VSHMEM_DIFFERENTIAL_SEED="${VSHMEM_DIFFERENTIAL_SEED:-1}"
+export PROPTEST_RNG_SEED="${PROPTEST_RNG_SEED:-1}" FUZZ_SEED="${FUZZ_SEED:-1}"
+export HOSTILE_SEED="${HOSTILE_SEED:-1}" VSHMEM_DIFFERENTIAL_SEED="${VSHMEM_DIFFERENTIAL_SEED:-1}"
 cargo="$root/scripts/cargo.sh --exec"
 
 # name | time limit | what must exist | command

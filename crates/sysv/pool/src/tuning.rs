@@ -34,8 +34,8 @@ pub const LEISURE_NS: u64 = 1_000_000;
 
 /// Rounds of a P on a remembered set: as long as the answer takes in a ping-pong.
 pub const SHORTCUT_ROUNDS: u32 = 40;
-/// Attempts of a fast path before it leaves the call to the slow path. Another call is faster once or twice as
-/// a rule.
+/// Attempts of a fast path before it leaves the call to the slow path. Another call is faster once or twice
+/// as a rule.
 pub const FAST_ATTEMPTS: u32 = 1000;
 
 // Giving way: the processor is left to others between looks.
@@ -61,9 +61,9 @@ pub const MOST_DOUBLED: u32 = 2;
 /// Times that an attempt pauses. A call that is beaten more often is up against a member that scribbles.
 pub const MOST_BEATEN: u32 = 32;
 
-// Sleeping at an IPC object. A sleeper looks now and then whether a process that it waits for is dead. No time
-// is a round number, nor are its multiples: a program's alarm that goes off as a sleep's time is up would not
-// be seen to have interrupted it.
+// Sleeping at an IPC object. A sleeper looks now and then whether a process that it waits for is dead. No
+// time is a round number, nor are its multiples: a program's alarm that goes off as a sleep's time is up
+// would not be seen to have interrupted it.
 
 /// First sleep of a `semop`. It is short, since the caller has not asked for all who may be dead; but longer
 /// than a tick of a kernel's clock (4 ms), or each sleep would set the processor's timer and set it back,

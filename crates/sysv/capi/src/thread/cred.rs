@@ -1,7 +1,7 @@
 //! The caller's credentials, as the kernel has them at the moment.
 //!
-//! A program may change them between two calls. A process that is not privileged and whose real, effective and
-//! saved ids agree can't, so they are read once per thread. Of any other the kernel is asked each time.
+//! A program may change them between two calls. A process that is not privileged and whose real, effective
+//! and saved ids agree can't, so they are read once per thread. Of any other the kernel is asked each time.
 //! Shortcuts ask less, see [`crate::thread::permit`].
 
 use crate::process::raw::syscall;

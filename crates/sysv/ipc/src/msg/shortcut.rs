@@ -158,8 +158,8 @@ impl Shortcut {
         true
     }
 
-    /// Is there a message at the head, or does one come while the caller `may` wait for it, round by round? The
-    /// sending end is not looked at, which would slow the sender down.
+    /// Is there a message at the head, or does one come while the caller `may` wait for it, round by round?
+    /// The sending end is not looked at, which would slow the sender down.
     pub fn awaits_message(&self, may: impl Fn(u32) -> bool) -> bool {
         let head = At::of(self.entry.receive.at.load());
         let mut rounds = 0;

@@ -72,8 +72,8 @@ fn is_same(entry: &Sem, id: i32, word: impl Fn(usize) -> u64) -> bool {
         && entry.cells.load(Relaxed) == word(CELLS)
 }
 
-/// One P or V, if nothing stands in its way and `id` still names the set. `None` says nothing. The time has to
-/// be recorded yet. Step by step, each with few values to keep: so few registers have to be saved.
+/// One P or V, if nothing stands in its way and `id` still names the set. `None` says nothing. The time has
+/// to be recorded yet. Step by step, each with few values to keep: so few registers have to be saved.
 ///
 /// # Safety
 /// Each of the words is one of a shortcut, made in this process, whose pool is still mapped; and they are all

@@ -1,8 +1,8 @@
 //! V-shmem: segments (shmget(2), shmat(2), shmctl(2)).
 //!
-//! A segment is a range of pages. Mapping it into an address space is the caller's business ([`attach()`] says
-//! which bytes to map); here are the attachments, process by process. All of it runs under the pool's lock:
-//! none of it is on a data path.
+//! A segment is a range of pages. Mapping it into an address space is the caller's business ([`attach()`]
+//! says which bytes to map); here are the attachments, process by process. All of it runs under the pool's
+//! lock: none of it is on a data path.
 
 mod attach;
 mod ctl;
