@@ -201,6 +201,7 @@ impl Kernel for OpenPool {
 
     fn spinning(&self) {
         vshmem_wait::spin::pause();
+        cred::keep();
     }
 
     fn spun(&self, worth_it: bool) {

@@ -42,7 +42,7 @@ impl<const WORDS: usize> Place<WORDS> {
     /// The words of the shortcut, if it is that of `key`, to be read one by one; and a function that then
     /// says whether they are of one shortcut.
     #[inline(always)]
-    pub fn look(&self, key: u64) -> Option<(&[AtomicU64; WORDS], impl Fn() -> bool + '_)> {
+    pub fn look(&self, key: u64) -> Option<(&[AtomicU64; WORDS], impl FnOnce() -> bool + '_)> {
         let version = self.version.load(Ordering::Acquire);
         let are_of_one = move || {
             fence(Ordering::Acquire);

@@ -37,8 +37,14 @@ pub struct CredCache {
     pub gid: u32,
     /// The user as the kernel calls it.
     pub kernel_uid: u32,
+    /// Rounds of spinning, see [`crate::thread::cred::keep`].
+    pub rounds: u32,
     /// Effective capabilities.
     pub caps: u64,
+    /// The time at which all of it was right, in ticks.
+    pub looked_at: u64,
+    /// The time at which the user was right, in ticks.
+    pub uid_at: u64,
 }
 
 /// The wait of a thread. All zeros: it does not wait.

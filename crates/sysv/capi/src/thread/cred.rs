@@ -1,21 +1,47 @@
-//! The caller's credentials, as the kernel has them at the moment.
+//! The caller's credentials, exact and cheap.
 //!
-//! A program may change them between two calls. A process that is not privileged and whose real, effective
-//! and saved ids agree can't, so they are read once per thread. Of any other the kernel is asked each time.
-//! Shortcuts ask less, see [`crate::thread::permit`].
+//! The kernel checks the credentials of the moment; a program may change them between two calls. A process
+//! that is not privileged and whose real, effective and saved ids agree can't, so they are read once per
+//! thread. For any other, the cached ones count only if so little time has passed since they were last looked
+//! at that no system call fits in. Shortcuts ask less, see [`crate::thread::permit`].
 
 use crate::process::raw::syscall;
 use crate::process::tls::{self, CredCache};
 use crate::thread::ids;
-use core::sync::atomic::{compiler_fence, Ordering::SeqCst};
+use core::sync::atomic::{compiler_fence, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use vshmem_pool::Cred;
 use vshmem_transport::ids::NOBODYS;
 
 const UNREAD: u32 = 0;
 /// The state of a cache: the credentials can't change any more.
 const FIXED: u32 = 1;
-/// They may have changed since they were read.
+/// The state of a cache: the credentials were right at `looked_at`.
 const CHANGING: u32 = 2;
+
+/// Ticks of the time stamp counter that are too few for a system call that changes credentials, which has to
+/// allocate, copy, check and publish them: three times what it takes to ask for the user (where this was
+/// measured: 290 ticks to ask, 3100 to change). 0 until that is measured; other processors' counters tick too
+/// slowly to tell.
+static SHORTEST_CHANGE_TICKS: AtomicU32 = AtomicU32::new(0);
+
+/// Bounds for [`SHORTEST_CHANGE_TICKS`], should the measurement be disturbed.
+#[cfg(target_arch = "x86_64")]
+const BOUNDS: (u64, u64) = (250, 20_000);
+
+/// Measures [`SHORTEST_CHANGE_TICKS`].
+#[cfg(target_arch = "x86_64")]
+fn measure() {
+    let ask = || {
+        let begun = ticks();
+        // SAFETY: a plain question.
+        unsafe { syscall!(libc::SYS_geteuid) };
+        ticks().wrapping_sub(begun)
+    };
+    let least = (0..8).map(|_| ask()).min().unwrap_or(0);
+    SHORTEST_CHANGE_TICKS.store((3 * least).clamp(BOUNDS.0, BOUNDS.1) as u32, Relaxed);
+}
+#[cfg(not(target_arch = "x86_64"))]
+fn measure() {}
 
 /// The time stamp counter; 0 where there is none.
 #[inline(always)]
@@ -30,15 +56,33 @@ pub fn ticks() -> u64 {
     0
 }
 
+/// Was there no time for a change of credentials between two moments?
+#[inline(always)]
+fn is_short(from: u64, to: u64) -> bool {
+    to.wrapping_sub(from) < u64::from(SHORTEST_CHANGE_TICKS.load(Relaxed))
+}
+
 /// The calling thread's effective credentials now.
 #[inline]
 pub fn now() -> Cred {
     // SAFETY: the thread's own block.
     let cache = unsafe { &mut (*tls::thread()).cred };
-    match cache.state {
-        FIXED => Cred { uid: cache.uid, gid: cache.gid, caps: cache.caps },
-        _ => read(cache),
+    // What is cached is loaded before the clock is read: a handler that changes it in between takes too long
+    // for the check.
+    let (state, looked_at) = (cache.state, cache.looked_at);
+    let cred = Cred { uid: cache.uid, gid: cache.gid, caps: cache.caps };
+    compiler_fence(SeqCst);
+    if state == CHANGING {
+        let now = ticks();
+        if !is_short(looked_at, now) {
+            return read(cache);
+        }
+        cache.looked_at = now;
+        cache.uid_at = now;
+    } else if state == UNREAD {
+        return read(cache);
     }
+    cred
 }
 
 /// The calling thread's effective user now, as pools call it.
@@ -46,11 +90,18 @@ pub fn now() -> Cred {
 pub fn uid() -> u32 {
     // SAFETY: the thread's own block.
     let cache = unsafe { &mut (*tls::thread()).cred };
-    match cache.state {
-        FIXED => cache.uid,
-        CHANGING => read_uid(cache),
-        _ => read(cache).uid,
+    let (state, uid, uid_at) = (cache.state, cache.uid, cache.uid_at); // first, as in `now`
+    compiler_fence(SeqCst);
+    if state == CHANGING {
+        let now = ticks();
+        if !is_short(uid_at, now) {
+            return find_uid();
+        }
+        cache.uid_at = now;
+    } else if state == UNREAD {
+        return find_uid();
     }
+    uid
 }
 
 /// The calling thread's effective user as the kernel says now, and whether it can't change any more. One that
@@ -62,33 +113,70 @@ pub fn asked_uid() -> (u32, bool) {
     (uid, cache.state == FIXED)
 }
 
-/// The calling thread's effective group now, as pools call it.
-fn effective_gid() -> u32 {
+#[cold]
+fn find_uid() -> u32 {
     // SAFETY: the thread's own block.
-    let cache = unsafe { &(*tls::thread()).cred };
-    match cache.state {
-        FIXED => cache.gid,
-        // SAFETY: a plain question.
-        _ => ids::groups().outside(unsafe { syscall!(libc::SYS_getegid) } as u32),
+    let cache = unsafe { &mut (*tls::thread()).cred };
+    if cache.state == UNREAD {
+        read(cache).uid
+    } else {
+        read_uid(cache)
     }
 }
 
-/// The user, if it is the one that was read: that takes one system call instead of three.
+/// Renews the cache for a thread that has done nothing but spin since it was last here. After a gap (it was
+/// preempted, or a handler ran) it stays as it is. Reading the clock takes as long as a look at a semaphore
+/// or longer, so that is done in every fourth round only; that is often enough.
+#[inline]
+pub fn keep() {
+    // SAFETY: as in `now`.
+    let cache = unsafe { &mut (*tls::thread()).cred };
+    if cache.state != CHANGING {
+        return;
+    }
+    cache.rounds = cache.rounds.wrapping_add(1);
+    if cache.rounds % 4 != 0 {
+        return;
+    }
+    let now = ticks();
+    if is_short(cache.uid_at, now) {
+        cache.uid_at = now;
+    }
+    if is_short(cache.looked_at, now) {
+        cache.looked_at = now;
+    }
+}
+
+/// The moment until which the kernel's answer to a question of the moment `begun` counts: now, unless a
+/// signal handler had the time to change the credentials after the kernel had answered. Asking takes a third
+/// of SHORTEST_CHANGE_TICKS a question; a signal and a change take much longer than that.
+fn counts_until(begun: u64) -> u64 {
+    let now = ticks();
+    if now.wrapping_sub(begun) < 2 * u64::from(SHORTEST_CHANGE_TICKS.load(Relaxed)) {
+        now
+    } else {
+        begun
+    }
+}
+
 #[cold]
 fn read_uid(cache: &mut CredCache) -> u32 {
-    let (uid, kernel_uid) = (cache.uid, cache.kernel_uid);
-    // A handler that reads it anew meanwhile changes what was loaded before.
-    compiler_fence(SeqCst);
+    let begun = ticks();
     // SAFETY: a plain question.
-    if unsafe { syscall!(libc::SYS_geteuid) } as u32 == kernel_uid {
-        uid
-    } else {
-        read(cache).uid
+    let uid = unsafe { syscall!(libc::SYS_geteuid) } as u32;
+    if uid != cache.kernel_uid {
+        return read(cache).uid;
     }
+    cache.uid_at = counts_until(begun);
+    cache.uid
 }
 
 #[cold]
 fn read(cache: &mut CredCache) -> Cred {
+    if SHORTEST_CHANGE_TICKS.load(Relaxed) == 0 {
+        measure();
+    }
+    let begun = ticks();
     let (cred, fixed) = ask_kernel();
     cache.state = UNREAD; // a handler that interrupts must not take half of it
     compiler_fence(SeqCst);
@@ -96,6 +184,8 @@ fn read(cache: &mut CredCache) -> Cred {
     cache.uid = ids::users().outside(cred.uid);
     cache.gid = ids::groups().outside(cred.gid);
     cache.caps = cred.caps;
+    cache.looked_at = counts_until(begun);
+    cache.uid_at = cache.looked_at;
     compiler_fence(SeqCst);
     cache.state = if fixed { FIXED } else { CHANGING };
     Cred { uid: cache.uid, gid: cache.gid, caps: cred.caps }
@@ -128,7 +218,7 @@ pub fn in_group(gid: u32) -> bool {
     if gid == NOBODYS {
         return false;
     }
-    if effective_gid() == gid {
+    if now().gid == gid {
         return true;
     }
     let is_it = |group: &u32| ids::groups().outside(*group) == gid;
@@ -141,7 +231,7 @@ pub fn in_group(gid: u32) -> bool {
     in_many_groups(is_it)
 }
 
-/// For a process in more groups than fit on the stack.
+/// Looks through the groups of a process that is in more than fit on the stack.
 #[cold]
 fn in_many_groups(is_it: impl Fn(&u32) -> bool) -> bool {
     let bytes = MOST_GROUPS * size_of::<u32>();

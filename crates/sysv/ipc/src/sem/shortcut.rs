@@ -81,7 +81,7 @@ fn is_same(entry: &Sem, id: i32, word: impl Fn(usize) -> u64) -> bool {
 #[inline(always)]
 pub unsafe fn op(
     words: &[AtomicU64; WORDS],
-    are_of_one: impl Fn() -> bool,
+    are_of_one: impl FnOnce() -> bool,
     id: i32,
     num: u16,
     op: impl FnOnce() -> i16,
@@ -104,7 +104,7 @@ pub unsafe fn op(
     // SEMVMX is all ones: a negative number is above it, too.
     let may = op != 0 && hi == 0 && lo & SLOW == 0 && new as u32 <= SEMVMX as u32;
     let new = with_value(lo, new, word(PID));
-    let done = may && is_same(entry, id, word) && are_of_one() && cell.cas_low(lo, new);
+    let done = may && is_same(entry, id, word) && cell.cas_low(lo, new);
     done.then_some(Performed(entry))
 }
 
