@@ -104,8 +104,8 @@ quick() { # those that this change needs
 left_out() { # left_out SUITE...: what was not run of the tests, and why
     printf '\n==== left out\n'
     [ "$lane" != quick ] ||
-        echo "suites of which this branch has changed nothing: $(names | grep -vxF "$(printf '%s\n' "$@")" |
-            tr '\n' ' ')(make test-all)"
+        echo "suites that all changes need once, or whose code this branch has not changed (make test-all):" \
+            "$(names | grep -vxF "$(printf '%s\n' "$@")" | xargs)"
     where="make test-all"
     if [ "$lane" = all ]; then
         where="they run in Debian 13, suite machines13"
