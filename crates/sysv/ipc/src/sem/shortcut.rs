@@ -183,8 +183,8 @@ impl Shortcut {
         }
         // The process may have turned to another pool since the shortcut was read: the slot is one of `c`'s.
         let index = c.pool.ids().index(id);
-        if !c.pool.sem(index).is_some_and(|found| core::ptr::eq(found, entry)) {
-            // unpaid
+        let found = c.pool.sem(index); // unpaid
+        if !found.is_some_and(|found| core::ptr::eq(found, entry)) {
             return None;
         }
         let before = match Beside::of(hi) {
