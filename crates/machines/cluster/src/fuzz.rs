@@ -93,9 +93,9 @@ fn frames(stream: &[u8]) {
     let mut in_pieces = Parser::new(Vec::new());
     let mut pieces = stream.split(|c| *c == SEAM);
     loop {
-        let one = at_once.next();
+        let one = at_once.next_frame();
         let other = loop {
-            match in_pieces.next() {
+            match in_pieces.next_frame() {
                 Ok(None) => match pieces.next() {
                     Some(piece) => in_pieces.push(piece),
                     None => break Ok(None),
@@ -109,7 +109,7 @@ fn frames(stream: &[u8]) {
                 let _ = frame.message::<AgentMessage>();
                 let mut again = Vec::new();
                 encode(frame.kind, frame.stream, &frame.payload, &mut again);
-                assert_eq!(Parser::new(again).next(), Ok(Some(frame)), "and again");
+                assert_eq!(Parser::new(again).next_frame(), Ok(Some(frame)), "and again");
             }
             Ok(None) => break,
             Err(_) => {

@@ -31,7 +31,7 @@ pub fn plug(
         (Some(_), _) => None,
     };
     let file = shm_link.as_ref().map_or(&pool.name, |shm_link| &shm_link.name);
-    let xml = shmem(pool, file, doorbell, (Generation::new(), number))?.document()?;
+    let xml = shmem(pool, file, doorbell, (Generation::now(), number))?.document()?;
     // Links have other names in each boot of the host.
     let called = if link_user.is_some() { "vshmem-*" } else { file.as_str() };
     domain.attach(&xml).map_err(|why| explained(why, called))

@@ -44,7 +44,7 @@ pub fn plug(
     doorbell: Option<&Path>,
     bus: &FreeBus,
 ) -> Result<()> {
-    let generation = Generation::new();
+    let generation = Generation::now();
     let (id, backing) = (generation.device(&pool.name), generation.backing(&pool.name));
     let arguments = match doorbell {
         Some(socket) => {

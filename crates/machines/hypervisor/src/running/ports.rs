@@ -40,7 +40,7 @@ impl Generation {
     pub const FIRST: Generation = Generation(0);
 
     /// A generation that was not used lately.
-    pub fn new() -> Generation {
+    pub fn now() -> Generation {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let milliseconds = now.unwrap_or_default().as_millis() as u32;
         Generation(milliseconds.max(1))
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn names_lead_back_to_pools() {
-        let generation = Generation::new();
+        let generation = Generation::now();
         assert_ne!(generation, Generation::FIRST);
         assert_eq!(pool_of_device(&generation.device("a-b.c")), Some("a-b.c"));
         assert_eq!(pool_of_device("ua-vshmem-pool-00c0ffee-work"), Some("work"));

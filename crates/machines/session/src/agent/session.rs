@@ -298,7 +298,7 @@ impl Active {
                 }
             }
             let started = self.streams.len();
-            match self.parser.next() {
+            match self.parser.next_frame() {
                 Ok(Some(frame)) if self.handle(&frame, index, context) => (),
                 Ok(None) => {
                     self.unread = false;

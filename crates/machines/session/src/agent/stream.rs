@@ -194,7 +194,7 @@ mod tests {
             let mut stream = Stream::new(7, Err(Error::new(message).code(127)), None);
             let mut out = VecDeque::new();
             assert_eq!(stream.turn(&mut out), Turn::Over);
-            let frame = Parser::new(out.into()).next().unwrap().expect("a frame");
+            let frame = Parser::new(out.into()).next_frame().unwrap().expect("a frame");
             let Some(AgentMessage::Failed { code: 127, why }) = frame.message() else { panic!("{frame:?}") };
             assert_eq!((frame.stream, why.chars().count()), (7, len));
         }

@@ -280,9 +280,9 @@ impl Channel {
     }
 
     /// The next whole frame for a command.
-    pub fn next(&mut self) -> Result<Option<Frame>> {
+    pub fn next_frame(&mut self) -> Result<Option<Frame>> {
         loop {
-            match self.parser.next() {
+            match self.parser.next_frame() {
                 Ok(Some(frame)) if is_confirmation(&frame) => (),
                 Ok(frame) => return Ok(frame),
                 Err(_) if self.session.lost => return Err(session_lost()),
@@ -383,7 +383,7 @@ mod tests {
                 });
                 assert!(noticed, "cut after {cut}, in steps of {step}");
                 let why = session_lost().to_string();
-                assert!(channel.next().map_or_else(|e| e.to_string() == why, |frame| frame.is_none()));
+                assert!(channel.next_frame().map_or_else(|e| e.to_string() == why, |frame| frame.is_none()));
             }
         }
     }
@@ -415,7 +415,7 @@ mod tests {
         assert!(channel.silence() >= Duration::from_secs(9));
         channel.receive().unwrap();
         assert!(channel.silence() < Duration::from_secs(9));
-        assert_eq!(channel.next().unwrap(), None);
+        assert_eq!(channel.next_frame().unwrap(), None);
     }
 
     #[test]
@@ -427,7 +427,7 @@ mod tests {
         said.extend_from_slice(&greeting(&WELCOME, &[7; 16]));
         agent.write_all(&said).unwrap();
         assert!(channel.receive().is_err());
-        let frame = channel.next().unwrap().expect("it came first");
+        let frame = channel.next_frame().unwrap().expect("it came first");
         assert_eq!(frame.message(), Some(ended));
     }
 
@@ -438,6 +438,6 @@ mod tests {
         encode(Kind::Stdout, 0, &greeting(&WELCOME, &[8; 16]), &mut said);
         agent.write_all(&said).unwrap();
         channel.receive().unwrap();
-        assert_eq!(channel.next().unwrap().map(|frame| frame.kind), Some(Kind::Stdout));
+        assert_eq!(channel.next_frame().unwrap().map(|frame| frame.kind), Some(Kind::Stdout));
     }
 }

@@ -196,7 +196,7 @@ impl Tasks {
         };
         let lost = loop {
             let channel = &mut self.channels[number];
-            let frame = match channel.channel.next() {
+            let frame = match channel.channel.next_frame() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break moved.err(),
                 Err(error) => break Some(error),

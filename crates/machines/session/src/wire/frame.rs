@@ -118,7 +118,7 @@ impl Parser {
     }
 
     /// The next whole frame, if there is one.
-    pub fn next(&mut self) -> Result<Option<Frame>, FrameError> {
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let left = &self.buffer[self.used..];
         let Some(header) = left.first_chunk::<HEADER>() else {
             return Ok(None);
@@ -173,7 +173,7 @@ mod tests {
         let mut out = Vec::new();
         for chunk in stream.chunks(step) {
             parser.push(chunk);
-            while let Some(frame) = parser.next()? {
+            while let Some(frame) = parser.next_frame()? {
                 out.push(frame);
             }
         }
@@ -234,7 +234,7 @@ mod tests {
         parser.push(&stream[31..]);
         assert_eq!(parser.interruption(&half), Interruption::Greeting([5; 16]));
         assert_eq!(parser.interruption(&half), Interruption::None);
-        assert_eq!(parser.next().unwrap().map(|frame| frame.kind), Some(Kind::Stdout));
+        assert_eq!(parser.next_frame().unwrap().map(|frame| frame.kind), Some(Kind::Stdout));
     }
 
     #[test]
