@@ -226,7 +226,7 @@ fn advice(listed: &Listed) -> Option<String> {
     }
     Some(format!(
         "machines of the cluster {cluster} have died: {}. Restart them, with the pool as it is: vshmem restart -c {cluster}. \
-         Or cluster::down the cluster: vshmem down -c {cluster}",
+         Or end the cluster: vshmem down -c {cluster}",
         died.join(", ")
     ))
 }

@@ -198,7 +198,7 @@ fn program(files: &Files, mpi: &Mpi, command: Vec<OsString>) -> Vec<OsString> {
 /// Refuses several programs, which launchers take with a colon between them.
 fn check_one_program(command: &[OsString]) -> Result<()> {
     match command.iter().any(|word| word == ":") {
-        true => Err(error!("a job has one program, and no further ones command_prefix ':'")
+        true => Err(error!("a job has one program, and no further ones behind ':'")
             .hint(format!(
                 "Run a script that starts each rank's own: its rank is in {}. Name the MPI by --mpi then.",
                 listed(|it| format!("{} ({it})", it.rank_variable()), " or ")
