@@ -288,7 +288,8 @@ static void spawned(int by_vfork) {
     } else
         EQUAL(posix_spawnp(&pid, "sleep", NULL, NULL, arguments, environ), 0);
     OK(shmdt(segment));
-    FAILS(shmctl(id, IPC_RMID, NULL), EINVAL);
+    /* Its parent goes on before the kernel has closed what a program that is executed does not get. */
+    soon_gone(id);
     kill(pid, SIGKILL);
     OK(waitpid(pid, NULL, 0));
 }
@@ -502,6 +503,106 @@ static void kept_from_children(void) {
     FAILS(shmctl(id, IPC_RMID, NULL), EINVAL);
 }
 
+/* A child that is counted makes one that is not, and is killed. */
+static void a_child_of_a_killed_child(void) {
+    make();
+    OK(pipe(words));
+    OK(pipe(answers));
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (bare_clone() == 0)
+            heir(NULL);
+        raise(SIGKILL);
+    }
+    OK(pid);
+    int status;
+    OK(waitpid(pid, &status, 0));
+    OK(shmctl(id, IPC_RMID, NULL));
+    OK(shmdt(segment));
+    take_all();
+    EQUAL(ask('c'), 0);
+    end_heir();
+    soon_gone(id);
+}
+
+static int page_changed(const char *from) {
+    int count = 0;
+    for (int i = 0; i < 4096; i++)
+        count += from[i] != 'C';
+    return count;
+}
+
+static void *remap(int by_number, void *at, size_t length, int flags) {
+    flags |= MREMAP_MAYMOVE;
+    if (by_number)
+        return (void *)syscall(SYS_mremap, at, length, length, flags, NULL);
+    return mremap(at, length, length, flags);
+}
+
+/* A page out of the middle moves away, and what lies before it is detached. */
+static void a_part_is_moved(void) {
+    for (int by_number = 0; by_number < 2; by_number++) {
+        make();
+        char *room = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        OK((long)room);
+        char *middle = segment + 5 * 4096;
+        void *at = by_number ? (void *)syscall(SYS_mremap, middle, 4096, 4096,
+                                               MREMAP_MAYMOVE | MREMAP_FIXED, room)
+                             : mremap(middle, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, room);
+        EQUAL((long)at, (long)room);
+        OK(shmctl(id, IPC_RMID, NULL));
+        OK(shmdt(segment));
+        take_all();
+        EQUAL(page_changed(room), 0);
+        OK(munmap(room, 4096));
+        OK(munmap(segment, SIZE));
+        soon_gone(id);
+    }
+}
+
+/* A move that leaves the old place mapped. */
+static void moved_and_still_there(void) {
+    for (int by_number = 0; by_number < 2; by_number++) {
+        make();
+        char *at = remap(by_number, segment, SIZE, MREMAP_DONTUNMAP);
+        OK((long)at);
+        OK(shmctl(id, IPC_RMID, NULL));
+        OK(shmdt(segment));
+        take_all();
+        EQUAL(changed(at), 0);
+        OK(munmap(at, SIZE));
+        soon_gone(id);
+    }
+}
+
+/* A child has one page of what its parent keeps from children. */
+static void kept_from_children_but_for_a_page(void) {
+    for (int by_number = 0; by_number < 2; by_number++) {
+        make();
+        OK(pipe(words));
+        OK(pipe(answers));
+        char *page = segment + 3 * 4096;
+        OK(madvise(segment, SIZE, MADV_DONTFORK));
+        OK(by_number ? (int)syscall(SYS_madvise, page, 4096, MADV_DOFORK)
+                     : madvise(page, 4096, MADV_DOFORK));
+        pid_t pid = fork();
+        if (pid == 0) {
+            char word;
+            int count = read(words[0], &word, 1) == 1 ? page_changed(page) : -1;
+            _exit(write(answers[1], &count, sizeof count) != sizeof count ||
+                  read(words[0], &word, 1) != 1);
+        }
+        OK(pid);
+        OK(shmctl(id, IPC_RMID, NULL));
+        OK(shmdt(segment));
+        take_all();
+        EQUAL(ask('c'), 0);
+        end_heir();
+        joined(pid, 0);
+        soon_gone(id);
+    }
+}
+
 TESTS({"mapped/after_Fork", after_Fork}, {"mapped/after_clone", after_clone},
       {"mapped/after_raw_clone", after_raw_clone}, {"mapped/after_raw_clone3", after_raw_clone3},
       {"mapped/after_the_bare_instruction", after_the_bare_instruction},
@@ -524,5 +625,9 @@ TESTS({"mapped/after_Fork", after_Fork}, {"mapped/after_clone", after_clone},
       {"mapped/a_child_has_the_moved_one_too", a_child_has_the_moved_one_too},
       {"mapped/one_of_several_is_moved", one_of_several_is_moved}, {"mapped/doubled", doubled},
       {"mapped/kept_from_children", kept_from_children},
+      {"mapped/a_child_of_a_killed_child", a_child_of_a_killed_child},
+      {"mapped/a_part_is_moved", a_part_is_moved},
+      {"mapped/moved_and_still_there", moved_and_still_there},
+      {"mapped/kept_from_children_but_for_a_page", kept_from_children_but_for_a_page},
       {"mapped/unmapped_and_attached_again", unmapped_and_attached_again},
       {"mapped/what_is_no_attachment_is_not_detached", what_is_no_attachment_is_not_detached})

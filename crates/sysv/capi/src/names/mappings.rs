@@ -1,14 +1,17 @@
-//! libc's functions by which a program changes mappings: `mremap` doubles them, and `madvise` keeps them from
-//! children. Their effect on attachments is counted. That of system calls without these functions is counted
-//! late or not at all, see [`crate::calls::shm::moved`].
+//! libc's functions by which a program changes mappings: `mremap` doubles, moves and cuts them, and `madvise`
+//! keeps them from children. Their effect on whole attachments is counted. Of one on a part of an attachment
+//! the source says what is left, so there may be heirs. That of system calls that are made by the instruction
+//! is counted late or not at all, see [`crate::calls::shm::moved`].
 
 use crate::calls::shm::double;
 use crate::pools::caller::know_inherited;
+use crate::pools::heirs;
 use crate::process::attachments::TABLE;
 use crate::process::gate;
 use crate::process::raw::syscall;
 use crate::thread::errno::{self, ErrnoGuard};
 use core::ffi::c_void;
+use core::ops::Range;
 
 /// The value that libc's function returns for a result of the kernel; errno is set.
 fn returned(result: isize) -> isize {
@@ -33,11 +36,31 @@ pub unsafe extern "C" fn mremap(
     // SAFETY: the caller vouches for what it passes; the flags say whether the last one counts.
     let at = returned(unsafe { syscall!(libc::SYS_mremap, old, old_size, new_size, flags, new) });
     let at = at as *mut c_void;
-    if old_size == 0 && at != libc::MAP_FAILED && TABLE.count() > 0 {
-        let _errno = ErrnoGuard::now();
-        double(old as usize, at as usize..at as usize + new_size);
+    if at == libc::MAP_FAILED || TABLE.count() == 0 {
+        return at;
+    }
+    let _errno = ErrnoGuard::now();
+    let addr = old as usize;
+    match old_size {
+        0 => double(addr, at as usize..at as usize + new_size),
+        _ => suspect_parts(&(addr..addr.saturating_add(old_size)), flags & libc::MREMAP_DONTUNMAP != 0),
     }
     at
+}
+
+/// Takes it that more may be left of an attachment than is counted, where a range is a part of it; of `all`
+/// that the range meets, if so.
+fn suspect_parts(range: &Range<usize>, all: bool) {
+    know_inherited();
+    let Ok(gate) = gate::enter() else { return };
+    let mut is_cut = false;
+    TABLE.each(&gate, &mut |p| {
+        let is_whole = range.start <= p.addr && p.addr + p.len <= range.end;
+        is_cut |= p.meets(range) && (all || !is_whole);
+    });
+    if is_cut {
+        heirs::suspect(&gate);
+    }
 }
 
 /// madvise(2).
@@ -51,11 +74,12 @@ pub unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: i32) -> 
     let is_kept = advice == libc::MADV_DONTFORK;
     if result == 0 && (is_kept || advice == libc::MADV_DOFORK) && TABLE.count() > 0 {
         let _errno = ErrnoGuard::now();
+        let addr = addr as usize;
+        let range = addr..addr.saturating_add(len);
         // A child forgets first what it has not inherited.
-        know_inherited();
+        suspect_parts(&range, false);
         if let Ok(gate) = gate::enter() {
-            let addr = addr as usize;
-            TABLE.keep_from_children(&gate, &(addr..addr.saturating_add(len)), is_kept);
+            TABLE.keep_from_children(&gate, &range, is_kept);
         }
     }
     result

@@ -1,10 +1,10 @@
-//! libc's `syscall`: the numbers of the twelve calls are ours, those that change the user and `unshare` are
-//! seen, everything else goes straight to the kernel.
+//! libc's `syscall`: the numbers of the twelve calls are ours, those that change the user, `unshare`,
+//! `mremap` and `madvise` are seen, everything else goes straight to the kernel.
 //!
 //! The way to the kernel is that of libc: registers are shifted and the instruction is made with nothing on
 //! the stack, so that calls like `clone` and `vfork` come back as they do there.
 
-use crate::names::{sysv, user_ids};
+use crate::names::{mappings, sysv, user_ids};
 use crate::thread::errno;
 use core::ffi::{c_long, c_void};
 
@@ -30,6 +30,11 @@ macro_rules! entry {
             "je 3f",
             // unshare.
             "cmp rdi, 272",
+            "je 3f",
+            // mremap, madvise.
+            "cmp rdi, 25",
+            "je 3f",
+            "cmp rdi, 28",
             "je 3f",
             "mov rax, rdi",
             "mov rdi, rsi",
@@ -67,6 +72,11 @@ macro_rules! entry {
             "b.lo 3f",
             // unshare.
             "cmp x0, #97",
+            "b.eq 3f",
+            // mremap, madvise.
+            "cmp x0, #216",
+            "b.eq 3f",
+            "cmp x0, #233",
             "b.eq 3f",
             "mov x8, x0",
             "mov x0, x1",
@@ -177,6 +187,8 @@ unsafe extern "C" fn ours(number: c_long, a: usize, b: usize, c: usize, d: usize
             libc::SYS_msgrcv => sysv::msgrcv(int(a), memory(b), c, d as i64, int(e)) as c_long,
             libc::SYS_msgctl => sysv::msgctl(int(a), int(b), memory(c)).into(),
             libc::SYS_unshare => sysv::unshare(int(a)).into(),
+            libc::SYS_mremap => mappings::mremap(memory(a), b, c, int(d), memory(e)) as c_long,
+            libc::SYS_madvise => mappings::madvise(memory(a), b, int(c)).into(),
             libc::SYS_setuid | libc::SYS_setreuid | libc::SYS_setresuid => {
                 match user_ids::by_number(number, a, b, c) {
                     result @ -4095..=-1 => failed(result) as c_long,

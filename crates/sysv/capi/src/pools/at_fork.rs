@@ -37,6 +37,7 @@ pub extern "C" fn prepare() {
         heirs::look(&gate);
         // What is attached later the child does not have.
         table::close_sources(&gate);
+        heirs::note_fork(&gate);
         let (mut missing, mut is_counted) = (None, true);
         for index in (0..MAX_POOLS).filter(|_| TABLE.count() > 0) {
             if let Err(error) = make_room(&gate, index) {

@@ -10,6 +10,8 @@
 //! one.
 //!
 //! A fork that is counted is no reason to suspect heirs: parent and child write to their marks afterwards.
+//! But a counted child may have had heirs and be gone, and then nothing else tells of them. So the source is
+//! asked about what was attached before a fork, too, where it can tell: of a process's last attachment by it.
 
 use crate::pools::table;
 use crate::process::attachments::{Piece, TABLE};
@@ -23,6 +25,9 @@ static MARK: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Attachments with lower numbers than this may have been inherited.
 static SUSPECTED_BELOW: AtomicU64 = AtomicU64::new(0);
+
+/// Attachments with lower numbers than this are older than a fork that was counted.
+static FORKED_BELOW: AtomicU64 = AtomicU64::new(0);
 
 /// Ticks of the time stamp counter: fewer than a fault on a page that was copied takes. Where this was
 /// measured, that takes 6500, or 2600 if the copy is gone again, and a write without a fault about 50.
@@ -79,6 +84,21 @@ pub fn suspect(gate: &Inside) {
 /// May others have what was attached there?
 pub fn may_have(piece: &Piece) -> bool {
     piece.order() < SUSPECTED_BELOW.load(Relaxed)
+}
+
+/// Takes it that a child will have all that is attached, whose sources are closed.
+pub fn note_fork(gate: &Inside) {
+    FORKED_BELOW.store(TABLE.next_order(gate), Relaxed);
+}
+
+/// May heirs of a child that is gone have what was attached there, and does the source tell? The piece is out
+/// of the table.
+pub fn may_be_of_a_child(gate: &Inside, piece: &Piece) -> bool {
+    let mut tells = piece.order() < FORKED_BELOW.load(Relaxed);
+    if tells {
+        TABLE.each(gate, &mut |other| tells &= other.source != piece.source);
+    }
+    tells
 }
 
 /// May others have something of what was ever attached?

@@ -195,7 +195,8 @@ pub fn detach(addr: usize) -> Result<bool, Errno> {
     let owner = whole.and_then(|piece| caller_of(piece.pool as usize).ok());
     let noted = owner.zip(whole).map(|(owner, piece)| {
         heirs::look(&gate);
-        let what = remains::given_up(&piece, n);
+        let mut what = remains::given_up(&piece, n);
+        what.has_heirs |= heirs::may_be_of_a_child(&gate, &piece);
         // Before anybody forks.
         let is_noted = shm::note_detached(&owner.ctx, &what);
         (owner, what, is_noted, Some(piece.len as u64).filter(|_| n == 1))
