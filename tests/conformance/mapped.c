@@ -288,7 +288,8 @@ static void spawned(int by_vfork) {
     } else
         EQUAL(posix_spawnp(&pid, "sleep", NULL, NULL, arguments, environ), 0);
     OK(shmdt(segment));
-    /* Its parent goes on before the kernel has closed what a program that is executed does not get. */
+    /* Its parent goes on before the kernel has closed what a program that is executed does not get.
+     */
     soon_gone(id);
     kill(pid, SIGKILL);
     OK(waitpid(pid, NULL, 0));
