@@ -28,12 +28,14 @@ static void make(void) {
     memset(segment, 'C', SIZE);
 }
 
-static int changed(const char *from) {
+static int changed_of(int length, const char *from) {
     int count = 0;
-    for (int i = 0; i < SIZE; i++)
+    for (int i = 0; i < length; i++)
         count += from[i] != 'C';
     return count;
 }
+
+static int changed(const char *from) { return changed_of(SIZE, from); }
 
 static int heir(void *unused) {
     char word;
@@ -526,18 +528,11 @@ static void a_child_of_a_killed_child(void) {
     soon_gone(id);
 }
 
-static int page_changed(const char *from) {
-    int count = 0;
-    for (int i = 0; i < 4096; i++)
-        count += from[i] != 'C';
-    return count;
-}
-
-static void *remap(int by_number, void *at, size_t length, int flags) {
+static void *remap(int by_number, void *at, size_t length, int flags, void *to) {
     flags |= MREMAP_MAYMOVE;
     if (by_number)
-        return (void *)syscall(SYS_mremap, at, length, length, flags, NULL);
-    return mremap(at, length, length, flags);
+        return (void *)syscall(SYS_mremap, at, length, length, flags, to);
+    return mremap(at, length, length, flags, to);
 }
 
 /* A page out of the middle moves away, and what lies before it is detached. */
@@ -547,14 +542,12 @@ static void a_part_is_moved(void) {
         char *room = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         OK((long)room);
         char *middle = segment + 5 * 4096;
-        void *at = by_number ? (void *)syscall(SYS_mremap, middle, 4096, 4096,
-                                               MREMAP_MAYMOVE | MREMAP_FIXED, room)
-                             : mremap(middle, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, room);
+        void *at = remap(by_number, middle, 4096, MREMAP_FIXED, room);
         EQUAL((long)at, (long)room);
         OK(shmctl(id, IPC_RMID, NULL));
         OK(shmdt(segment));
         take_all();
-        EQUAL(page_changed(room), 0);
+        EQUAL(changed_of(4096, room), 0);
         OK(munmap(room, 4096));
         OK(munmap(segment, SIZE));
         soon_gone(id);
@@ -565,7 +558,7 @@ static void a_part_is_moved(void) {
 static void moved_and_still_there(void) {
     for (int by_number = 0; by_number < 2; by_number++) {
         make();
-        char *at = remap(by_number, segment, SIZE, MREMAP_DONTUNMAP);
+        char *at = remap(by_number, segment, SIZE, MREMAP_DONTUNMAP, NULL);
         OK((long)at);
         OK(shmctl(id, IPC_RMID, NULL));
         OK(shmdt(segment));
@@ -589,7 +582,7 @@ static void kept_from_children_but_for_a_page(void) {
         pid_t pid = fork();
         if (pid == 0) {
             char word;
-            int count = read(words[0], &word, 1) == 1 ? page_changed(page) : -1;
+            int count = read(words[0], &word, 1) == 1 ? changed_of(4096, page) : -1;
             _exit(write(answers[1], &count, sizeof count) != sizeof count ||
                   read(words[0], &word, 1) != 1);
         }

@@ -7,7 +7,7 @@ use crate::calls::shm::double;
 use crate::pools::caller::know_inherited;
 use crate::pools::heirs;
 use crate::process::attachments::TABLE;
-use crate::process::gate;
+use crate::process::gate::{self, Inside};
 use crate::process::raw::syscall;
 use crate::thread::errno::{self, ErrnoGuard};
 use core::ffi::c_void;
@@ -43,23 +43,28 @@ pub unsafe extern "C" fn mremap(
     let addr = old as usize;
     match old_size {
         0 => double(addr, at as usize..at as usize + new_size),
-        _ => suspect_parts(&(addr..addr.saturating_add(old_size)), flags & libc::MREMAP_DONTUNMAP != 0),
+        _ => inside(|gate| {
+            suspect_parts(gate, &(addr..addr.saturating_add(old_size)), flags & libc::MREMAP_DONTUNMAP != 0);
+        }),
     }
     at
 }
 
 /// Takes it that more may be left of an attachment than is counted, where a range is a part of it; of `all`
 /// that the range meets, if so.
-fn suspect_parts(range: &Range<usize>, all: bool) {
-    know_inherited();
-    let Ok(gate) = gate::enter() else { return };
+fn suspect_parts(gate: &Inside, range: &Range<usize>, all: bool) {
     let mut is_cut = false;
-    TABLE.each(&gate, &mut |p| {
-        let is_whole = range.start <= p.addr && p.addr + p.len <= range.end;
-        is_cut |= p.meets(range) && (all || !is_whole);
-    });
+    TABLE.each(gate, &mut |p| is_cut |= p.meets(range) && (all || !p.lies_in(range)));
     if is_cut {
-        heirs::suspect(&gate);
+        heirs::suspect(gate);
+    }
+}
+
+/// Does something inside the gate. A child forgets first what it has not inherited.
+fn inside(change: impl FnOnce(&Inside)) {
+    know_inherited();
+    if let Ok(gate) = gate::enter() {
+        change(&gate);
     }
 }
 
@@ -76,11 +81,10 @@ pub unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: i32) -> 
         let _errno = ErrnoGuard::now();
         let addr = addr as usize;
         let range = addr..addr.saturating_add(len);
-        // A child forgets first what it has not inherited.
-        suspect_parts(&range, false);
-        if let Ok(gate) = gate::enter() {
-            TABLE.keep_from_children(&gate, &range, is_kept);
-        }
+        inside(|gate| {
+            suspect_parts(gate, &range, false);
+            TABLE.keep_from_children(gate, &range, is_kept);
+        });
     }
     result
 }

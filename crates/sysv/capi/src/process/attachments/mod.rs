@@ -208,9 +208,8 @@ impl Table {
 
     /// Notes that the program keeps attachments in a range from children, or does so no more.
     pub fn keep_from_children(&self, _gate: &Inside, range: &Range<usize>, is_kept: bool) {
-        let is_in = |p: &Piece| range.start <= p.addr && p.addr + p.len <= range.end;
         for cell in self.cells() {
-            if let Some(piece) = cell.read().filter(is_in) {
+            if let Some(piece) = cell.read().filter(|p| p.lies_in(range)) {
                 cell.write(&Piece { is_kept, ..piece });
             }
         }

@@ -63,6 +63,11 @@ impl Piece {
         self.addr..self.addr + self.len
     }
 
+    /// Does all of it lie in a range of addresses?
+    pub fn lies_in(&self, range: &Range<usize>) -> bool {
+        range.start <= self.addr && self.addr + self.len <= range.end
+    }
+
     /// Does it have a page of the range?
     pub fn meets(&self, range: &Range<usize>) -> bool {
         self.addr < range.end && range.start < self.addr + self.len
