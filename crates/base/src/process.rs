@@ -30,12 +30,12 @@ impl Process {
         Process::find(pid).unwrap_or(Process { pid, started: 0 })
     }
 
-    /// Whether it has not ended.
+    /// Whether the process has not ended.
     pub fn alive(&self) -> bool {
         Process::find(self.pid) == Some(*self)
     }
 
-    /// Whether it has ended and its memory is free.
+    /// Whether the process has ended and its memory is free.
     pub fn has_left(&self) -> bool {
         // Threads may end after the first one, and the last of them has the memory.
         !self.alive() && threads(self.pid) <= 1

@@ -73,12 +73,12 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether a machine is added.
+    /// Whether the change adds a machine.
     pub fn adds(&self) -> bool {
         matches!(self.step, Step::Add(_))
     }
 
-    /// Whether a machine is removed.
+    /// Whether the change removes a machine.
     pub fn removes(&self) -> bool {
         matches!(self.step, Step::Remove(_))
     }
@@ -88,13 +88,13 @@ impl Change {
 pub trait Running {
     /// Whether a machine can be given a pool while it runs.
     fn can_grant(&self, machine: &str, pool: &PoolOptions) -> bool;
-    /// Whether it can lose the pool of this name while it runs.
+    /// Whether a machine can lose the pool of this name while it runs.
     fn can_revoke(&self, machine: &str, pool: &str) -> bool;
-    /// Whether the machine has died.
+    /// Whether a machine of the cluster has died.
     fn has_died(&self, machine: &str) -> bool;
-    /// Whether it runs with other options than it is to have, since a change takes a restart.
+    /// Whether a machine runs with other options than it is to have, since a change takes a restart.
     fn is_outdated(&self, machine: &str) -> bool;
-    /// Whether it can be removed from the cluster.
+    /// Whether a machine can be removed from the cluster.
     fn can_remove(&self, machine: &str) -> bool;
     /// The new placement of the machine, if it is to have one.
     fn moves(&self, machine: &str) -> Option<&Move>;

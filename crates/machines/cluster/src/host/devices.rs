@@ -56,7 +56,7 @@ fn with<T>(work: impl FnOnce(&mut Devices<'_>) -> Result<T>) -> Result<T> {
     done
 }
 
-/// Whether there is a ledger.
+/// Whether the ledger of devices exists yet.
 fn is_used() -> bool {
     !matches!(FileStore::in_directory(&directory()).load(), Ok(None))
 }

@@ -267,7 +267,7 @@ pub fn pin(
 /// met are reported.
 ///
 /// # Errors
-/// It is not placed as it must be.
+/// The machine is not where its placement says that it must be.
 pub fn check(
     launcher: &dyn Launcher,
     record: &mut Record,

@@ -35,7 +35,7 @@ impl Managed {
         Ok(Managed { libvirt, uuid, user, process })
     }
 
-    /// Whether it has not ended.
+    /// Whether the domain's QEMU has not ended.
     pub fn alive(&self) -> bool {
         self.process.alive()
     }

@@ -46,7 +46,7 @@ pub enum Running {
 }
 
 impl Running {
-    /// Whether it has not ended.
+    /// Whether the process or domain that runs the machine has not ended.
     pub fn alive(&self) -> bool {
         match self {
             Running::Libvirt(managed) => managed.alive(),
