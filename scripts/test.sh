@@ -75,8 +75,8 @@ models|crates/sysv/pool crates/sysv/ipc crates/sysv/wait
 differential|crates/sysv/ipc crates/sysv/capi tests/differential
 crash|crates/sysv/ipc crates/sysv/pool tests/crash
 kmod|kmod tests/kmod
-kvm|:(glob)crates/**/qemu/** :(glob)crates/**/ivshmem/** kmod tests/kvm
-xen|:(glob)crates/**/xen/** kmod tests/xen
+kvm|crates/machines/hypervisor crates/machines/guest :(glob)crates/**/ivshmem/** kmod tests/kvm
+xen|crates/machines/hypervisor/src/shared :(glob)crates/**/xen/** kmod tests/xen
 packages|debian packaging tests/packages
 TABLE
 }
