@@ -18,15 +18,11 @@ const SMALL: u64 = 256 << 10;
 
 /// `shmget`.
 pub fn get(c: &Ctx, key: i32, size: usize, flg: i32) -> Result<i32, Errno> {
-    let signals = SignalsBlocked::attentive(c.kernel);
-    match try_get(c, &signals, key, size as u64, flg) {
-        // The dead may still hold what is missing; huge pages nobody has.
-        Err(Errno::ENOMEM | Errno::ENOSPC) if flg & SHM_HUGETLB == 0 && liveness::free_up(c, &signals) => {
-            signals.nothing_changed();
-            try_get(c, &signals, key, size as u64, flg)
-        }
-        result => result,
+    if flg & SHM_HUGETLB != 0 {
+        // Huge pages nobody has, so making room would not help.
+        return try_get(c, &SignalsBlocked::attentive(c.kernel), key, size as u64, flg);
     }
+    liveness::with_room(c, |signals| try_get(c, signals, key, size as u64, flg))
 }
 
 fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, size: u64, flg: i32) -> Result<i32, Errno> {
