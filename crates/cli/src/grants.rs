@@ -9,8 +9,8 @@ use serde::Serialize;
 use std::time::Duration;
 use vshmem_base::document::Document;
 use vshmem_base::{interrupt, Result};
-use vshmem_hypervisor::launcher;
-use vshmem_hypervisor::running::grant::{self, GrantResult};
+use vshmem_hypervisor::launcher::grants::GrantResult;
+use vshmem_hypervisor::launcher::target::Target;
 use vshmem_inspect::HostPool;
 
 #[derive(Args)]
@@ -120,8 +120,8 @@ pub fn grant(grant: &Grant) -> Result<u8> {
         pool.reserve()?;
     }
     each(&grant.machines, |machine| {
-        let mut target = launcher::table::target(&grant.cluster.cluster, machine)?;
-        let done = grant::grant(&mut target, &pool, grant.timeout)?;
+        let mut target = Target::find(&grant.cluster.cluster, machine)?;
+        let done = target.grant(&pool, grant.timeout)?;
         if grant.json {
             return print(&Document::line(Granted {
                 machine,
@@ -159,8 +159,8 @@ fn milliseconds(time: Duration) -> f64 {
 pub fn revoke(revoke: &Revoke) -> Result<u8> {
     each(&revoke.machines, |machine| {
         let begun = std::time::Instant::now();
-        let mut target = launcher::table::target(&revoke.cluster.cluster, machine)?;
-        let (name, off) = match grant::revoke(&mut target, &revoke.pool, revoke.timeout) {
+        let mut target = Target::find(&revoke.cluster.cluster, machine)?;
+        let (name, off) = match target.revoke(&revoke.pool, revoke.timeout) {
             Ok(name) => (name, false),
             // It does not have the pool.
             Err(error) if !revoke.force || error.exit_code() == 1 => return Err(error),

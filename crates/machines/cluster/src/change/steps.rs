@@ -11,7 +11,8 @@ use vshmem_base::lock::{try_lock_cluster, wait_for_lock};
 use vshmem_guest::settings::{address, hosts_file};
 use vshmem_hypervisor::launcher::options::{ClusterOptions, MachineOptions, PoolOptions, Progress};
 use vshmem_hypervisor::launcher::starting::network_of;
-use vshmem_hypervisor::launcher::table::{self, grant, revoke};
+use vshmem_hypervisor::launcher::table;
+use vshmem_hypervisor::launcher::target::Target;
 use vshmem_hypervisor::shared::pool;
 use vshmem_hypervisor::state::disks::Disks;
 use vshmem_hypervisor::state::machine::{index_of, no_cluster, state, MachineState};
@@ -190,8 +191,8 @@ fn give(cluster: &str, machine: &str, name: &str, live: bool) -> Result<()> {
     })?;
     if live {
         let Granted { name, path, size, transport, .. } = its.clone();
-        let mut target = table::target(cluster, machine)?;
-        grant(&mut target, &HostPool { name, path, size, transport }, POOL_TIMEOUT)?;
+        let mut target = Target::find(cluster, machine)?;
+        target.grant(&HostPool { name, path, size, transport }, POOL_TIMEOUT)?;
     }
     with_record(cluster, |record, options| {
         let index = index_of(record, machine)?;
@@ -211,10 +212,10 @@ fn take(cluster: &str, machine: &str, name: &str, live: bool) -> Result<()> {
         granted(record, found(&mut options.pools, |pool| pool.name == name)?)
     })?;
     if live {
-        let mut target = table::target(cluster, machine)?;
+        let mut target = Target::find(cluster, machine)?;
         // It may have lost the pool by another command.
-        if target.pools.iter().any(|had| had.path == its.path) {
-            revoke(&mut target, &its.name, POOL_TIMEOUT)?;
+        if target.pools().iter().any(|had| had.path == its.path) {
+            target.revoke(&its.name, POOL_TIMEOUT)?;
         }
     }
     with_record(cluster, |record, options| {

@@ -6,7 +6,7 @@ use vshmem_base::directories::boot_id;
 use vshmem_base::error::{Error, Result};
 use vshmem_base::interrupt;
 use vshmem_hypervisor::launcher::options::Progress;
-use vshmem_hypervisor::launcher::table::{self, grant};
+use vshmem_hypervisor::launcher::target::Target;
 use vshmem_hypervisor::state::machine::{no_cluster, state, MachineState};
 use vshmem_hypervisor::state::record::{Granted, Record};
 use vshmem_inspect::host_pool::HostPool;
@@ -41,8 +41,8 @@ pub fn repair(cluster: &str, timeout: Duration, report: &mut dyn FnMut(Progress)
 /// Grants a machine a pool that it had been granted before.
 fn give_back(cluster: &str, machine: &str, pool: &Granted) -> Result<()> {
     let Granted { name, path, size, transport, .. } = pool.clone();
-    let mut target = table::target(cluster, machine)?;
-    grant(&mut target, &HostPool { name, path, size, transport }, POOL_TIMEOUT).map(drop)
+    let mut target = Target::find(cluster, machine)?;
+    target.grant(&HostPool { name, path, size, transport }, POOL_TIMEOUT).map(drop)
 }
 
 /// Repairs a cluster as often as machines of it die, until it is gone or this is interrupted.

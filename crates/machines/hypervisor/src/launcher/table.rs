@@ -4,17 +4,14 @@
 pub use crate::qemu::fuzz::READERS;
 /// Machines that something else has started: so far, one launcher can attach to them.
 pub use crate::running::attached;
-pub use crate::running::grant::{grant, revoke};
 pub use crate::running::health::clear_attached;
 
 use super::traits::Launcher;
 use crate::libvirt::launcher::Libvirt;
 use crate::qemu::launcher::Qemu;
 use crate::qemu::program::NAME;
-use crate::running::target::Target;
 use crate::state::record::{Machine, Record};
 use crate::xen::launcher::Xen;
-use vshmem_base::error::Result;
 use vshmem_session::commands::location::MachineLocation;
 
 /// The launchers that are chosen by their hypervisors; the first one is the default.
@@ -55,9 +52,4 @@ pub fn location(record: &Record, machine: &Machine) -> MachineLocation {
         pool: launcher.pool_name(&record.name),
         shares: record.shares.clone(),
     }
-}
-
-/// The machine of this name, to grant pools to: one of the cluster, else an attached one.
-pub fn target(cluster: &str, name: &str) -> Result<Target> {
-    Target::find(cluster, name, &|record| of(record).check_grants(name))
 }

@@ -1,5 +1,6 @@
 //! The interface of a launcher. Its counterpart in a machine is [`vshmem_guest::hypervisor::Hypervisor`].
 
+use super::grants::Grants;
 use super::options::{ClusterOptions, PoolOptions, Progress, Refusal};
 use crate::boot::driver;
 use crate::boot::image::System;
@@ -12,7 +13,7 @@ use crate::state::machine::Health;
 use crate::state::ports::Ports;
 use crate::state::record::{Granted, Machine, Record};
 use std::path::{Path, PathBuf};
-use vshmem_base::error::{Error, Explain, Result};
+use vshmem_base::error::{error, Error, Explain, Result};
 use vshmem_placement::pages::Populated;
 
 /// Starts machines.
@@ -57,9 +58,9 @@ pub trait Launcher: Sync {
         Ok(())
     }
 
-    /// An error unless its machines can be granted pools while they run.
-    fn check_grants(&self, _machine: &str) -> Result<()> {
-        Ok(())
+    /// Its way of granting pools to machines that run, or why this one can be granted none.
+    fn grants(&self, machine: &str) -> Result<&'static dyn Grants> {
+        Err(error!("{machine} can be granted no pools while it runs"))
     }
 
     /// Whether a machine can be granted this pool while it runs.

@@ -9,6 +9,7 @@ use super::{network, unfit};
 use crate::boot::driver;
 use crate::boot::image::{Image, System};
 use crate::boot::software::Software;
+use crate::launcher::grants::Grants;
 use crate::launcher::options::{ClusterOptions, PoolOptions, Progress, Refusal};
 use crate::launcher::starting::settings;
 use crate::launcher::traits::{Facts, Launcher, StartOptions, Started};
@@ -88,6 +89,10 @@ impl Launcher for Libvirt {
 
     fn check_restart(&self, record: &Record) -> Result<()> {
         Qemu.check_restart(record)
+    }
+
+    fn grants(&self, machine: &str) -> Result<&'static dyn Grants> {
+        Qemu.grants(machine)
     }
 
     fn can_grant(&self, record: &Record, machine: &Machine, pool: &PoolOptions) -> bool {

@@ -8,9 +8,11 @@ use super::{netdev, prealloc, probe};
 use crate::boot::image::System;
 use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
+use crate::launcher::grants::Grants;
 use crate::launcher::options::{PoolOptions, Progress};
 use crate::launcher::starting::{self, boot_failed};
 use crate::launcher::traits::{Facts, Launcher, StartOptions, Started};
+use crate::running::grant::ByMonitor;
 use crate::running::qmp::Qmp;
 use crate::running::{health, Running};
 use crate::shared::acl::TemporaryAcl;
@@ -96,6 +98,10 @@ impl Launcher for Qemu {
             opened.explain(|| "/dev/kvm can't be used any more".into())?;
         }
         Ok(())
+    }
+
+    fn grants(&self, _: &str) -> Result<&'static dyn Grants> {
+        Ok(&ByMonitor)
     }
 
     /// Whether there is a spare port, and room for persistent memory if the pool is that.

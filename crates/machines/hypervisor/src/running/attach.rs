@@ -1,8 +1,8 @@
 //! The attachment of machines that Vshmem did not start, and its end.
 
 use super::attached::{self, Attached, Monitor, VERSION};
+use super::qemu_machine::QemuMachine;
 use super::qmp::{Qmp, ANSWER_TIMEOUT};
-use super::target::Target;
 use super::{grant, plug};
 use crate::shared::{dead, doorbell};
 use crate::state::record::Record;
@@ -121,10 +121,9 @@ fn why_no_doorbells(wished: Option<bool>, served: bool, kvm: bool) -> Option<&'s
 /// Detaches a machine, which must not have any pools.
 pub fn detach(name: &str) -> Result<()> {
     let none = || error!("there is no attached machine {name}").code(1);
-    let mut target = Target::attached(name)?.ok_or_else(none)?;
-    let record = target.record().cloned().ok_or_else(none)?;
+    let (mut record, _lock) = attached::locked(name)?.ok_or_else(none)?;
     if record.runs() {
-        let pools = grant::pools(&mut target)?;
+        let pools = grant::pools(QemuMachine::attached(&mut record))?;
         if let Some((first, _)) = pools.first() {
             let names: Vec<&str> = pools.iter().map(|(pool, _)| pool.name.as_str()).collect();
             return Err(error!("{name} still has pools: {}", names.join(", "))

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use vshmem_base::directories::{boot_id, check_name, names_in, private_directory, runtime_directory};
 use vshmem_base::error::{Explain, Result};
-use vshmem_base::lock::{lock_at, Lock};
+use vshmem_base::lock::{lock_at, wait_for_lock, Lock};
 use vshmem_base::stored;
 
 /// The monitor of a machine's QEMU.
@@ -79,6 +79,16 @@ pub fn lock(name: &str) -> Result<Option<Lock>> {
     check_name(name)?;
     private_directory(&all()?)?;
     lock_at(&all()?.join(format!("{name}.lock")))
+}
+
+/// The record of the attached machine of this name, and the machine's lock, which is waited for.
+pub fn locked(name: &str) -> Result<Option<(Attached, Lock)>> {
+    if Attached::read(name)?.is_none() {
+        return Ok(None);
+    }
+    let held = wait_for_lock(name, || lock(name))?;
+    // Another command may have detached it in the meantime.
+    Ok(Attached::read(name)?.map(|record| (record, held)))
 }
 
 /// All attached machines of this user, by name.

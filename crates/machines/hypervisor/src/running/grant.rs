@@ -5,31 +5,40 @@
 //! is unplugged, and the next command on the machine cleans up what is between the two ([`Hotplug::begin`]).
 
 use super::hotplug::{Hotplug, ANSWER_TIMEOUT};
-use super::target::Target;
-use crate::state::record::Granted;
+use super::qemu_machine::QemuMachine;
+use crate::launcher::grants::{GrantResult, Grants};
+use crate::state::record::{Granted, Record};
 use std::time::{Duration, Instant};
 use vshmem_base::error::{error, Result};
 use vshmem_inspect::host_pool::HostPool;
 
-/// A pool that was granted.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GrantResult {
-    /// Its name in the machine.
-    pub name: String,
-    /// Its device's PCI address there.
-    pub address: String,
-    /// The machine had it already.
-    pub before: bool,
-    /// Programs in the machine can use it, as its front end reports; otherwise why that is not known.
-    pub usable: std::result::Result<(), String>,
-    /// Time that granting it took.
-    pub took: Duration,
+/// Grants pools by way of QEMU's monitor.
+pub struct ByMonitor;
+
+impl Grants for ByMonitor {
+    fn grant(
+        &self,
+        record: &mut Record,
+        index: usize,
+        pool: &HostPool,
+        timeout: Duration,
+    ) -> Result<GrantResult> {
+        grant(QemuMachine::of_cluster(record, index)?, pool, timeout)
+    }
+
+    fn revoke(&self, record: &mut Record, index: usize, pool: &str, timeout: Duration) -> Result<String> {
+        revoke(QemuMachine::of_cluster(record, index)?, pool, timeout)
+    }
+
+    fn power_off(&self, record: &mut Record, index: usize) -> Result<()> {
+        QemuMachine::of_cluster(record, index)?.power_off()
+    }
 }
 
 /// Grants a machine a pool.
-pub fn grant(target: &mut Target, pool: &HostPool, timeout: Duration) -> Result<GrantResult> {
+pub fn grant(machine: QemuMachine, pool: &HostPool, timeout: Duration) -> Result<GrantResult> {
     let begun = Instant::now();
-    let mut hotplug = Hotplug::begin(target)?;
+    let mut hotplug = Hotplug::begin(machine)?;
     let before = hotplug.has(pool)?;
     if !before {
         hotplug.plug(pool)?;
@@ -48,12 +57,12 @@ pub fn grant(target: &mut Target, pool: &HostPool, timeout: Duration) -> Result<
 
 /// Revokes a pool from a machine; returns its name there. `pool` is that name, or a name or path on this
 /// host.
-pub fn revoke(target: &mut Target, pool: &str, timeout: Duration) -> Result<String> {
-    let mut hotplug = Hotplug::begin(target)?;
+pub fn revoke(machine: QemuMachine, pool: &str, timeout: Duration) -> Result<String> {
+    let mut hotplug = Hotplug::begin(machine)?;
     let name = hotplug.named(pool)?;
     hotplug.check_not_fixed(&name)?;
     let Some(plugged) = hotplug.devices.of(&name).cloned() else {
-        let machine = &hotplug.target.name;
+        let machine = &hotplug.machine.name;
         return Err(error!("{machine} does not have the pool {pool}").code(1).hint(hotplug.what_it_has()));
     };
     hotplug.check_unpluggable(&name)?;
@@ -66,9 +75,9 @@ pub fn revoke(target: &mut Target, pool: &str, timeout: Duration) -> Result<Stri
 }
 
 /// The pools that a machine has, with their devices' addresses. Cleans up after interrupted commands.
-pub fn pools(target: &mut Target) -> Result<Vec<(Granted, String)>> {
-    let hotplug = Hotplug::begin(target)?;
-    let all = hotplug.target.pools.iter();
+pub fn pools(machine: QemuMachine) -> Result<Vec<(Granted, String)>> {
+    let hotplug = Hotplug::begin(machine)?;
+    let all = hotplug.machine.pools.iter();
     let with = |pool: &Granted| Some((pool.clone(), hotplug.devices.of(&pool.name)?.address.clone()));
     Ok(all.filter_map(with).collect())
 }

@@ -3,7 +3,6 @@
 use super::attached::{self, Attached};
 use super::connection::Connection;
 use super::pci;
-use super::target::Target;
 use crate::shared::{dead, doorbell, front_end};
 use crate::state::machine::{health_on_record, Health};
 use crate::state::record::{Machine, Record};
@@ -56,14 +55,15 @@ fn ask(connection: &Connection) -> Result<Health> {
 
 /// Cleans up after an attached machine that does not run: it has no pools.
 pub fn clear_attached(name: &str) -> Result<()> {
-    let Some(mut target) = Target::attached(name)? else {
+    let Some((mut record, _lock)) = attached::locked(name)? else {
         return Ok(());
     };
-    if target.record().is_some_and(|record| !record.runs()) {
-        dead::declare_in(&target.pools, name, &mut |pool| {
+    if !record.runs() {
+        dead::declare_in(&record.pools, name, &mut |pool| {
             doorbell::release(pool, name, None);
         });
-        target.set_pools(vec![])?;
+        record.pools.clear();
+        record.write()?;
     }
     Ok(())
 }

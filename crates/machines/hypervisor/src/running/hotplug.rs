@@ -4,8 +4,8 @@
 use super::libvirt_pools;
 use super::pci::{self, Devices, FreeBus, PoolDevice};
 use super::plug::{self, Channel, FileAccess};
+use super::qemu_machine::QemuMachine;
 use super::qmp::{self, Qmp};
-use super::target::Target;
 use crate::shared::{dead, doorbell, front_end};
 use crate::state::record::Granted;
 use serde_json::json;
@@ -28,7 +28,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Plugs pools into one machine, and unplugs them.
 pub struct Hotplug<'a> {
     /// The machine.
-    pub target: &'a mut Target,
+    pub machine: QemuMachine<'a>,
     qmp: Qmp,
     /// Its pool devices, as QEMU reported them last.
     pub devices: Devices,
@@ -36,11 +36,11 @@ pub struct Hotplug<'a> {
 
 impl<'a> Hotplug<'a> {
     /// Asks QEMU which pools the machine has, and updates the record.
-    pub fn begin(target: &'a mut Target) -> Result<Hotplug<'a>> {
-        let mut qmp = target.connection.qmp(qmp::ANSWER_TIMEOUT)?;
+    pub fn begin(machine: QemuMachine<'a>) -> Result<Hotplug<'a>> {
+        let mut qmp = machine.connection.qmp(qmp::ANSWER_TIMEOUT)?;
         let devices = query_devices(&mut qmp)?;
-        let mut hotplug = Hotplug { target, qmp, devices: devices.clone() };
-        let known = hotplug.target.pools.clone();
+        let mut hotplug = Hotplug { machine, qmp, devices: devices.clone() };
+        let known = hotplug.machine.pools.clone();
         let gone = |pool: &&Granted| devices.of(&pool.name).is_none();
         for pool in known.iter().filter(gone) {
             hotplug.clean_up(&pool.name)?;
@@ -51,7 +51,7 @@ impl<'a> Hotplug<'a> {
 
     /// Adds pools to the record that the machine has and the record lacks.
     fn record_unknown(&mut self) -> Result<()> {
-        let mut pools = self.target.pools.clone();
+        let mut pools = self.machine.pools.clone();
         for plugged in &self.devices.plugged {
             if pools.iter().any(|pool| pool.name == plugged.pool) {
                 continue;
@@ -62,8 +62,8 @@ impl<'a> Hotplug<'a> {
             let size = std::fs::metadata(&path).map_or(0, |meta| meta.len());
             pools.push(Granted::new(plugged.pool.clone(), path, size, false));
         }
-        if pools != self.target.pools {
-            self.target.set_pools(pools)?;
+        if pools != self.machine.pools {
+            self.machine.set_pools(pools)?;
         }
         Ok(())
     }
@@ -71,8 +71,8 @@ impl<'a> Hotplug<'a> {
     /// Whether the machine has the pool under this name already. It is an error if it has the pool under
     /// another name, or another pool under this name.
     pub fn has(&self, pool: &HostPool) -> Result<bool> {
-        let machine = &self.target.name;
-        let known = &self.target.pools;
+        let machine = &self.machine.name;
+        let known = &self.machine.pools;
         let under = known.iter().find(|known| known.name == pool.name);
         if let Some(other) = under.filter(|under| under.path != pool.path) {
             return Err(error!(
@@ -98,20 +98,20 @@ impl<'a> Hotplug<'a> {
         let is_dax = pool.transport.is_some();
         // Persistent memory lies elsewhere in the machine's address space.
         let bar = if is_dax { 0 } else { pool.size };
-        let bus = self.devices.bus_for(bar).map_err(|e| with_name(e, &self.target.name))?.clone();
-        let doorbell = !is_dax && self.target.doorbell && plug::can_unplug_doorbell(&mut self.qmp)?;
+        let bus = self.devices.bus_for(bar).map_err(|e| with_name(e, &self.machine.name))?.clone();
+        let doorbell = !is_dax && self.machine.doorbell && plug::can_unplug_doorbell(&mut self.qmp)?;
         let granted = Granted {
             transport: pool.transport.clone(),
             ..Granted::new(pool.name.clone(), pool.path.clone(), pool.size, doorbell)
         };
-        let mut pools = self.target.pools.clone();
+        let mut pools = self.machine.pools.clone();
         pools.push(granted.clone());
-        self.target.set_pools(pools)?;
+        self.machine.set_pools(pools)?;
         let plugged = self.plug_served(&granted, &bus);
         plugged.map_err(|error| {
             // What can't be cleaned up now is when the next command begins.
             let _ = self.clean_up(&pool.name);
-            with_name(error, &self.target.name)
+            with_name(error, &self.machine.name)
         })
     }
 
@@ -126,16 +126,16 @@ impl<'a> Hotplug<'a> {
             };
             self.await_removal(&pool.name)?;
             let doorbell = doorbell.as_deref();
-            let plugged = match self.target.domain() {
-                Some(domain) => libvirt_pools::plug(domain, pool, doorbell, bus, self.target.link_user()),
-                None => plug::plug(&mut self.qmp, self.target.access, pool, doorbell, bus),
+            let plugged = match self.machine.domain() {
+                Some(domain) => libvirt_pools::plug(domain, pool, doorbell, bus, self.machine.link_user()),
+                None => plug::plug(&mut self.qmp, self.machine.access, pool, doorbell, bus),
             };
             tries -= 1;
             match plugged {
                 Err(_) if doorbell.is_some_and(|socket| !is_served(socket)) && tries > 0 => (),
                 Ok(()) => {
                     if let (true, Some(pid)) = (pool.doorbell, self.connects()) {
-                        doorbell::name(pid, &self.target.name)?;
+                        doorbell::name(pid, &self.machine.name)?;
                     }
                     return Ok(());
                 }
@@ -146,15 +146,15 @@ impl<'a> Hotplug<'a> {
 
     /// The pid that connects to the back end for the machine, if it is known.
     fn connects(&self) -> Option<i32> {
-        match self.target.access {
-            FileAccess::Paths => self.qmp.process().or(self.target.process()),
+        match self.machine.access {
+            FileAccess::Paths => self.qmp.process().or(self.machine.process()),
             FileAccess::Descriptors(_) => Some(std::process::id() as i32),
         }
     }
 
     /// Waits until the machine's firmware or kernel has assigned an address to the device.
     pub fn await_device(&mut self, name: &str, timeout: Duration) -> Result<PoolDevice> {
-        let machine = &self.target.name;
+        let machine = &self.machine.name;
         let found = interrupt::poll(timeout, POLL_INTERVAL, || {
             self.devices = query_devices(&mut self.qmp)?;
             let plugged = self.devices.of(name);
@@ -185,7 +185,7 @@ impl<'a> Hotplug<'a> {
         }
         let failed = answer.failed.iter().find(|failed| failed.name == name);
         let why = failed.map_or("it does not say why", |failed| failed.why.as_str());
-        let machine = &self.target.name;
+        let machine = &self.machine.name;
         Err(error!("{machine} has the device of the pool {name} and can't use it: {why}"))
     }
 
@@ -205,12 +205,12 @@ impl<'a> Hotplug<'a> {
 
     /// The channel to a front end that listens. One of ours may have been started just now.
     fn channel(&mut self) -> Result<Option<Channel>> {
-        let timeout = match self.target.has_front_end() {
+        let timeout = match self.machine.has_front_end() {
             true => LISTEN_TIMEOUT,
             false => Duration::ZERO,
         };
         let found =
-            interrupt::wait_for(timeout, || match self.target.connection.channel(&mut self.qmp)? {
+            interrupt::wait_for(timeout, || match self.machine.connection.channel(&mut self.qmp)? {
                 Some(channel) if !channel.open => Ok(None),
                 channel => Ok(Some(channel)),
             })?;
@@ -223,7 +223,7 @@ impl<'a> Hotplug<'a> {
             return Ok(pool.into());
         }
         let path = path_of(pool);
-        let mut known = self.target.pools.iter();
+        let mut known = self.machine.pools.iter();
         let found = known.find(|known| Some(&known.path) == path.as_ref());
         Ok(found.map_or(pool, |found| &found.name).into())
     }
@@ -239,11 +239,11 @@ impl<'a> Hotplug<'a> {
 
     /// An error if the machine has the pool as a device that QEMU can't unplug.
     pub fn check_not_fixed(&self, name: &str) -> Result<()> {
-        let known = self.target.pools.iter().find(|pool| pool.name == name);
+        let known = self.machine.pools.iter().find(|pool| pool.name == name);
         let Some(transport) = known.and_then(|pool| pool.transport.as_ref()) else {
             return Ok(());
         };
-        let machine = &self.target.name;
+        let machine = &self.machine.name;
         Err(error!("{machine} has the pool {name} by {transport}, and QEMU can't take such a device away")
         .hint(format!(
             "It goes with the machine: vshmem restart {machine}, unless it has started with the pool, or vshmem down."
@@ -252,12 +252,12 @@ impl<'a> Hotplug<'a> {
 
     /// An error if unplugging the pool would crash QEMU.
     pub fn check_unpluggable(&mut self, name: &str) -> Result<()> {
-        let mut known = self.target.pools.iter();
+        let mut known = self.machine.pools.iter();
         let doorbell = known.any(|pool| pool.name == name && pool.doorbell);
         if !doorbell || plug::can_unplug_doorbell(&mut self.qmp)? {
             return Ok(());
         }
-        let machine = &self.target.name;
+        let machine = &self.machine.name;
         Err(error!("{machine} has the pool {name} with doorbells, and without KVM QEMU crashes when it loses those")
         .hint("Turn the machine off with --force or vshmem down. Pools that are granted later, or all with vshmem up --no-doorbell, can be revoked."))
     }
@@ -265,7 +265,7 @@ impl<'a> Hotplug<'a> {
     /// Records which members of its pools the machine is, as its front end reports; once the machine is dead,
     /// nobody can.
     pub fn record_members(&mut self) -> Result<()> {
-        let mut pools = self.target.pools.clone();
+        let mut pools = self.machine.pools.clone();
         for seen in self.guest_pools().unwrap_or_default() {
             let pool = pools.iter_mut().find(|pool| pool.name == seen.name);
             if let (Some(pool), Some(number)) = (pool, seen.member) {
@@ -273,28 +273,28 @@ impl<'a> Hotplug<'a> {
                 pool.member = member.or(pool.member);
             }
         }
-        match pools == self.target.pools {
+        match pools == self.machine.pools {
             true => Ok(()),
-            false => self.target.set_pools(pools),
+            false => self.machine.set_pools(pools),
         }
     }
 
     /// The machine's pools as its front end sees them, if it has one.
     fn guest_pools(&mut self) -> Option<Vec<GuestPool>> {
-        let channel = self.target.connection.channel(&mut self.qmp).ok()??;
+        let channel = self.machine.connection.channel(&mut self.qmp).ok()??;
         let status = channel.open.then(|| front_end::status(&channel.socket, ANSWER_TIMEOUT));
         Some(status?.ok()?.pools)
     }
 
     /// Asks the machine to release a pool's device, and waits until it has.
     pub fn unplug(&mut self, plugged: &PoolDevice, timeout: Duration) -> Result<()> {
-        match self.target.domain() {
+        match self.machine.domain() {
             Some(domain) => domain.unplug(&plugged.id)?,
             None => plug::unplug(&mut self.qmp, plugged)?,
         }
         let gone = interrupt::poll(timeout, POLL_INTERVAL, || Ok(self.is_unplugged(plugged)?.then_some(())))?;
         gone.ok_or_else(|| {
-            let (machine, pool, seconds) = (&self.target.name, &plugged.pool, timeout.as_secs_f64());
+            let (machine, pool, seconds) = (&self.machine.name, &plugged.pool, timeout.as_secs_f64());
             error!("{machine} still has the pool {pool}: it was asked to release it, and did not within {seconds} s")
                 .hint("It may be paused, or its kernel may not unplug. Repeat the command with a longer --timeout, or turn the machine off with --force.")
         })
@@ -306,7 +306,7 @@ impl<'a> Hotplug<'a> {
         if self.devices.of(&plugged.pool).is_some() {
             return Ok(false);
         }
-        match self.target.domain() {
+        match self.machine.domain() {
             Some(domain) => Ok(!domain.lists(&plugged.id)?),
             None => Ok(true),
         }
@@ -318,7 +318,7 @@ impl<'a> Hotplug<'a> {
             plug::clear(&mut self.qmp, name).map(|clear| clear.then_some(())).transpose()
         });
         released.transpose()?.ok_or_else(|| {
-            error!("QEMU of {} does not release the pool {name}", self.target.name)
+            error!("QEMU of {} does not release the pool {name}", self.machine.name)
                 .hint("Repeat the command; if that does not help, turn the machine off.")
         })
     }
@@ -326,13 +326,13 @@ impl<'a> Hotplug<'a> {
     /// Removes a pool that the machine does not have from QEMU, from its members and from the record.
     pub fn clean_up(&mut self, name: &str) -> Result<()> {
         self.await_removal(name)?;
-        let mut pools = self.target.pools.clone();
+        let mut pools = self.machine.pools.clone();
         if let Some(index) = pools.iter().position(|pool| pool.name == name) {
             let pool = pools.remove(index);
-            dead::declare(&pool, &self.target.name);
-            let process = self.qmp.process().or(self.target.process());
-            doorbell::release(&pool, &self.target.name, process);
-            self.target.set_pools(pools)?;
+            dead::declare(&pool, &self.machine.name);
+            let process = self.qmp.process().or(self.machine.process());
+            doorbell::release(&pool, &self.machine.name, process);
+            self.machine.set_pools(pools)?;
         }
         Ok(())
     }

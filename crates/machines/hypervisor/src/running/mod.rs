@@ -6,7 +6,7 @@
 //! | [`libvirt_domain`], [`xen_domain`] | machines that are domains of libvirt and of Xen |
 //! | [`connection`], [`qmp`], [`virsh`] | reaching QEMU: its monitor, at a socket or through libvirt |
 //! | [`attach`], [`attached`], [`persistent`] | machines that Vshmem did not start |
-//! | [`grant`], [`target`], [`hotplug`] | granting pools and revoking them |
+//! | [`grant`], [`qemu_machine`], [`hotplug`] | granting pools by way of a monitor, and revoking them |
 //! | [`plug`], [`libvirt_pools`], [`pci`], [`ports`] | pools as devices |
 //! | [`health`] | the health of machines |
 
@@ -22,8 +22,8 @@ pub mod pci;
 pub mod persistent;
 pub mod plug;
 pub mod ports;
+pub mod qemu_machine;
 pub mod qmp;
-pub mod target;
 pub mod virsh;
 pub mod xen_domain;
 

@@ -5,6 +5,7 @@ use super::{owner, xl};
 use crate::boot::image::Image;
 use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
+use crate::launcher::grants::Grants;
 use crate::launcher::options::{ClusterOptions, Progress, Refusal, RefusedOption};
 use crate::launcher::starting::settings;
 use crate::launcher::traits::{Facts, Launcher, StartOptions, Started};
@@ -75,7 +76,7 @@ impl Launcher for Xen {
         }
     }
 
-    fn check_grants(&self, machine: &str) -> Result<()> {
+    fn grants(&self, machine: &str) -> Result<&'static dyn Grants> {
         let what = format!("{machine} is a domain of Xen, which gets no further pools from vshmem grant");
         Err(Error::new(what)
             .hint("Give it one with: vshmem xen own. In the machine, it is attached by itself."))

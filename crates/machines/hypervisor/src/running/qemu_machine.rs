@@ -1,27 +1,24 @@
-//! The machine that pools are granted to and revoked from: one of a cluster, or an attached one. It is
-//! locked.
+//! A machine that a QEMU runs: one of a cluster, or an attached one. Its pools are plugged in and taken out by
+//! way of the monitor. The caller has the machine's lock.
 
-use super::attached::{self, Attached, Monitor};
+use super::attached::{Attached, Monitor};
 use super::connection::Connection;
 use super::plug::FileAccess;
 use super::qmp::ANSWER_TIMEOUT;
 use crate::running::virsh::Domain;
 use crate::running::Running;
 use crate::shared::shm_link::LinkUser;
-use crate::state::disks::remove_cluster_directory;
-use crate::state::machine::{find, index_of, state, MachineState};
+use crate::state::machine::{state, MachineState};
 use crate::state::record::{Granted, Record};
 use std::time::Duration;
-use vshmem_base::directories::cluster_directory;
 use vshmem_base::error::{error, Result};
 use vshmem_base::interrupt;
-use vshmem_base::lock::{try_lock_cluster, wait_for_lock, Lock};
 
-/// A locked machine.
-pub struct Target {
+/// A machine that a QEMU runs.
+pub struct QemuMachine<'a> {
     /// The machine's name.
     pub name: String,
-    /// The pools in its record; [`Target::set_pools`] changes them.
+    /// The pools in its record; [`QemuMachine::set_pools`] changes them.
     pub pools: Vec<Granted>,
     /// The back end serves its pools.
     pub doorbell: bool,
@@ -29,73 +26,42 @@ pub struct Target {
     pub access: FileAccess,
     /// How it is reached.
     pub connection: Connection,
-    home: Home,
-    _lock: Lock,
+    home: Home<'a>,
 }
 
 /// Its record.
-enum Home {
-    Cluster { record: Box<Record>, index: usize },
-    Attached(Attached),
+enum Home<'a> {
+    Cluster { record: &'a mut Record, index: usize },
+    Attached(&'a mut Attached),
 }
 
-impl Target {
-    /// The machine of this name: one of the cluster, which must pass `check`, else an attached one.
-    pub fn find(cluster: &str, name: &str, check: &dyn Fn(&Record) -> Result<()>) -> Result<Target> {
-        let has = |record: &Record| record.machines.iter().any(|machine| machine.name == name);
-        if Record::read(cluster)?.as_ref().is_some_and(has) {
-            return Target::of_cluster(cluster, name, check);
-        }
-        if let Some(found) = Target::attached(name)? {
-            return Ok(found);
-        }
-        // For its error about clusters and machines.
-        find(cluster, &[name.to_string()])?;
-        Err(error!("there is no machine {name}"))
-    }
-
-    /// The attached machine of this name.
-    pub fn attached(name: &str) -> Result<Option<Target>> {
-        if Attached::read(name)?.is_none() {
-            return Ok(None);
-        }
-        let lock = wait_for_lock(name, || attached::lock(name))?;
-        // Another command may have detached it in the meantime.
-        let record = Attached::read(name)?;
-        Ok(record.map(|record| Target {
-            name: record.name.clone(),
-            pools: record.pools.clone(),
-            doorbell: record.doorbell,
-            access: FileAccess::Paths,
-            connection: Connection::to_attached(&record),
-            home: Home::Attached(record),
-            _lock: lock,
-        }))
-    }
-
-    fn of_cluster(cluster: &str, name: &str, check: &dyn Fn(&Record) -> Result<()>) -> Result<Target> {
-        let lock = wait_for_lock(name, || try_lock_cluster(cluster))?;
-        let found = find(cluster, &[name.to_string()]);
-        if !cluster_directory(cluster)?.exists() {
-            // Taking the lock has made its file again.
-            remove_cluster_directory(cluster)?;
-        }
-        let (record, _) = found?;
-        check(&record)?;
-        let index = index_of(&record, name)?;
+impl QemuMachine<'_> {
+    /// The machine of a cluster with this index.
+    pub fn of_cluster(record: &mut Record, index: usize) -> Result<QemuMachine<'_>> {
         let machine = &record.machines[index];
-        Ok(Target {
-            name: name.into(),
+        Ok(QemuMachine {
+            name: machine.name.clone(),
             pools: machine.pools.clone(),
             doorbell: record.doorbell,
             access: match machine.runs.as_ref().and_then(Running::managed) {
                 Some(_) => FileAccess::Paths,
                 None => FileAccess::Descriptors(machine.user()),
             },
-            connection: Connection::to_machine(&record, machine)?,
-            home: Home::Cluster { record: Box::new(record), index },
-            _lock: lock,
+            connection: Connection::to_machine(record, machine)?,
+            home: Home::Cluster { record, index },
         })
+    }
+
+    /// An attached machine.
+    pub fn attached(record: &mut Attached) -> QemuMachine<'_> {
+        QemuMachine {
+            name: record.name.clone(),
+            pools: record.pools.clone(),
+            doorbell: record.doorbell,
+            access: FileAccess::Paths,
+            connection: Connection::to_attached(record),
+            home: Home::Attached(record),
+        }
     }
 
     /// Writes its pools into the record.
@@ -143,14 +109,6 @@ impl Target {
     pub fn link_user(&self) -> Option<LinkUser<'_>> {
         let managed = self.runs().and_then(Running::managed)?;
         Some(LinkUser { uuid: &managed.uuid, user: managed.user })
-    }
-
-    /// The record of an attached machine.
-    pub fn record(&self) -> Option<&Attached> {
-        match &self.home {
-            Home::Attached(attached) => Some(attached),
-            Home::Cluster { .. } => None,
-        }
     }
 
     /// Turns the machine off, like a power failure.
