@@ -30,7 +30,7 @@ cargo="$root/scripts/cargo.sh --exec"
 suites() {
     cat <<TABLE
 lint|20m|scripts/lint.sh|env CARGO_TARGET_DIR=$target/lint scripts/lint.sh
-unit|20m|Cargo.toml|$cargo test --workspace --features vshmem-transport/contract --locked
+unit|20m|Cargo.toml|$cargo test --workspace --features vshmem-transport/contract,vshmem-cluster/contract --locked
 models|15m|Cargo.toml|$cargo test --locked --lib -p vshmem-pool -p vshmem-ipc -p vshmem-wait --features vshmem-ipc/model,vshmem-wait/model -- model
 miri|10m|scripts/miri.sh|scripts/miri.sh
 capi|10m|tests/capi/Makefile|make -C tests/capi check

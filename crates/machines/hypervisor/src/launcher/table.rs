@@ -24,9 +24,34 @@ pub fn services() -> [(&'static str, &'static dyn Launcher); 1] {
     [(NAME, &Libvirt)]
 }
 
+/// All launchers that are chosen by their hypervisors.
+fn all() -> impl Iterator<Item = &'static dyn Launcher> {
+    #[cfg(feature = "contract")]
+    let registered = contract::REGISTERED.get().copied();
+    #[cfg(not(feature = "contract"))]
+    let registered = None;
+    launchers().into_iter().chain(registered)
+}
+
+/// A launcher of the tests in the table.
+#[cfg(feature = "contract")]
+mod contract {
+    use super::Launcher;
+    use std::sync::OnceLock;
+
+    pub static REGISTERED: OnceLock<&'static dyn Launcher> = OnceLock::new();
+
+    /// Adds a launcher to the table of this process; only the first one is.
+    pub fn register(launcher: &'static dyn Launcher) {
+        REGISTERED.get_or_init(|| launcher);
+    }
+}
+#[cfg(feature = "contract")]
+pub use contract::register;
+
 /// The launcher of this hypervisor.
 pub fn by_name(name: &str) -> Option<&'static dyn Launcher> {
-    launchers().into_iter().find(|launcher| launcher.facts().name == name)
+    all().find(|launcher| launcher.facts().name == name)
 }
 
 /// The launcher that has started a cluster's machines.
@@ -38,7 +63,7 @@ pub fn of(record: &Record) -> &'static dyn Launcher {
         let mut all = launcher.facts().accelerators.iter();
         all.any(|(name, _)| *name == record.accel)
     };
-    launchers().into_iter().find(its).unwrap_or(launchers()[0])
+    all().find(its).unwrap_or(launchers()[0])
 }
 
 /// A machine of a cluster, for commands that are to run there.
