@@ -1,5 +1,5 @@
-//! A launcher whose machines are processes in namespaces. They share this kernel, so their pools are the files
-//! themselves, to which there are links in a machine's directory.
+//! A launcher whose machines are processes in namespaces. They share this kernel, so their pools are the
+//! files themselves, to which there are links in a machine's directory.
 
 use super::machine::{LINKS, WORD};
 use super::namespaces::{self, Program};
@@ -136,8 +136,8 @@ impl Launcher for Processes {
     }
 }
 
-/// The record is written before a link is made, and after one is removed: what an interrupted command has left
-/// is the next one's.
+/// The record is written before a link is made, and after one is removed: an interrupted command can be
+/// repeated.
 impl Grants for Processes {
     fn grant(&self, record: &mut Record, index: usize, pool: &HostPool, _: Duration) -> Result<GrantResult> {
         let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! A machine of the launcher of processes, from inside: its first process. It listens at the channels' sockets,
-//! has an agent serve each connection, and reaps the orphans.
+//! A machine of the launcher of processes, from inside: its first process. It listens at the channels'
+//! sockets, has an agent serve each connection, and reaps the orphans.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -19,17 +19,24 @@ pub const LINKS: &str = "pools";
 /// The same directory, as it is seen inside.
 pub const POOLS: &str = "/mnt/pools";
 
-/// Runs the machine.
-pub fn main(channels: usize) -> ! {
-    // SAFETY: the set is initialised before it is used; the threads below inherit the mask.
-    let signals = unsafe {
+/// Blocks the signals that a machine waits for, so that they wait for it: the kernel drops those for a first
+/// process that has no handler for them.
+pub fn block_signals() -> libc::sigset_t {
+    // SAFETY: the set is initialised before it is used; the calls are safe in a forked child.
+    unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
         libc::sigaddset(&raw mut set, libc::SIGTERM);
         libc::sigaddset(&raw mut set, libc::SIGCHLD);
         libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
         set
-    };
+    }
+}
+
+/// Runs the machine.
+pub fn main(channels: usize) -> ! {
+    // The threads below inherit it.
+    let signals = block_signals();
     thread::spawn(end_unless_kept);
     let directory = Path::new(POOLS).parent().expect("it has one");
     for channel in 0..channels {
@@ -53,13 +60,13 @@ fn end_unless_kept() {
     }
 }
 
-/// Has agents serve the connections to a channel.
+/// Has agents serve the connections to a channel. The first process reaps them.
+#[allow(clippy::zombie_processes)]
 fn serve(listener: &UnixListener) {
     for connection in listener.incoming().flatten() {
         let mut agent = Command::new("/proc/self/exe");
         agent.arg0(local::NAME).stdin(OwnedFd::from(connection)).stdout(Stdio::null());
         signal_mask::unblock(&mut agent);
-        // The first process reaps it.
         agent.spawn().expect("an agent");
     }
 }

@@ -1,6 +1,7 @@
-//! Starts this program as the first process of new namespaces: those of processes, mounts and the host's name,
-//! and one of users where the caller may make no others.
+//! Starts this program as the first process of new namespaces: those of processes, mounts and the host's
+//! name, and one of users where the caller may make no others.
 
+use super::machine::block_signals;
 use rustix::io::Errno;
 use std::ffi::{c_char, CStr, CString};
 use std::io;
@@ -93,6 +94,7 @@ impl Program {
         // SAFETY: system calls on terminated strings and open descriptors that live until the program begins.
         unsafe {
             libc::setsid();
+            block_signals();
             let named = flags & libc::CLONE_NEWUSER == 0
                 || self.users.iter().all(|(file, says)| {
                     let fd = libc::open(file.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);

@@ -4,8 +4,6 @@
 use super::grants::{GrantResult, Grants};
 use super::table;
 use crate::running::attached::{self, Attached};
-use crate::running::grant;
-use crate::running::qemu_machine::QemuMachine;
 use crate::state::disks::remove_cluster_directory;
 use crate::state::machine::{find, index_of};
 use crate::state::record::{Granted, Record};
@@ -69,7 +67,7 @@ impl Target {
     pub fn grant(&mut self, pool: &HostPool, timeout: Duration) -> Result<GrantResult> {
         match &mut self.home {
             Home::Cluster { record, index, grants } => grants.grant(record, *index, pool, timeout),
-            Home::Attached(attached) => grant::grant(QemuMachine::attached(attached), pool, timeout),
+            Home::Attached(attached) => attached.grant(pool, timeout),
         }
     }
 
@@ -77,7 +75,7 @@ impl Target {
     pub fn revoke(&mut self, pool: &str, timeout: Duration) -> Result<String> {
         match &mut self.home {
             Home::Cluster { record, index, grants } => grants.revoke(record, *index, pool, timeout),
-            Home::Attached(attached) => grant::revoke(QemuMachine::attached(attached), pool, timeout),
+            Home::Attached(attached) => attached.revoke(pool, timeout),
         }
     }
 
@@ -85,7 +83,7 @@ impl Target {
     pub fn power_off(&mut self) -> Result<()> {
         match &mut self.home {
             Home::Cluster { record, index, grants } => grants.power_off(record, *index),
-            Home::Attached(attached) => QemuMachine::attached(attached).power_off(),
+            Home::Attached(attached) => attached.power_off(),
         }
     }
 }

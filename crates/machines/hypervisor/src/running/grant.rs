@@ -4,6 +4,7 @@
 //! interrupted command does no harm: the record is written before anything is plugged in and after everything
 //! is unplugged, and the next command on the machine cleans up what is between the two ([`Hotplug::begin`]).
 
+use super::attached::Attached;
 use super::hotplug::{Hotplug, ANSWER_TIMEOUT};
 use super::qemu_machine::QemuMachine;
 use crate::launcher::grants::{GrantResult, Grants};
@@ -35,8 +36,25 @@ impl Grants for ByMonitor {
     }
 }
 
+impl Attached {
+    /// Grants it a pool. The caller has its lock.
+    pub fn grant(&mut self, pool: &HostPool, timeout: Duration) -> Result<GrantResult> {
+        grant(QemuMachine::attached(self), pool, timeout)
+    }
+
+    /// Revokes a pool from it, as [`Grants::revoke`] does. The caller has its lock.
+    pub fn revoke(&mut self, pool: &str, timeout: Duration) -> Result<String> {
+        revoke(QemuMachine::attached(self), pool, timeout)
+    }
+
+    /// Turns it off, like a power failure.
+    pub fn power_off(&mut self) -> Result<()> {
+        QemuMachine::attached(self).power_off()
+    }
+}
+
 /// Grants a machine a pool.
-pub fn grant(machine: QemuMachine, pool: &HostPool, timeout: Duration) -> Result<GrantResult> {
+fn grant(machine: QemuMachine, pool: &HostPool, timeout: Duration) -> Result<GrantResult> {
     let begun = Instant::now();
     let mut hotplug = Hotplug::begin(machine)?;
     let before = hotplug.has(pool)?;
@@ -57,7 +75,7 @@ pub fn grant(machine: QemuMachine, pool: &HostPool, timeout: Duration) -> Result
 
 /// Revokes a pool from a machine; returns its name there. `pool` is that name, or a name or path on this
 /// host.
-pub fn revoke(machine: QemuMachine, pool: &str, timeout: Duration) -> Result<String> {
+fn revoke(machine: QemuMachine, pool: &str, timeout: Duration) -> Result<String> {
     let mut hotplug = Hotplug::begin(machine)?;
     let name = hotplug.named(pool)?;
     hotplug.check_not_fixed(&name)?;

@@ -1,5 +1,5 @@
-//! A machine that a QEMU runs: one of a cluster, or an attached one. Its pools are plugged in and taken out by
-//! way of the monitor. The caller has the machine's lock.
+//! A machine that a QEMU runs: one of a cluster, or an attached one. Its monitor plugs pools in and takes
+//! them out. The caller has the machine's lock.
 
 use super::attached::{Attached, Monitor};
 use super::connection::Connection;
