@@ -1,7 +1,7 @@
 //! The changes of a cluster as they are made, one after the other. Each is whole when the next one begins, so
 //! an interrupted command can be repeated.
 
-use super::plan::{plan, Change, Effort, Running, Step};
+use super::plan::{plan, Change, Effort, RunningCluster, Step};
 use super::steps;
 use crate::host::interrupted::finish_start;
 use crate::host::placing::{self, Move};
@@ -67,7 +67,7 @@ impl Now<'_> {
     }
 }
 
-impl Running for Now<'_> {
+impl RunningCluster for Now<'_> {
     fn can_grant(&self, machine: &str, pool: &PoolOptions) -> bool {
         let machine = self.machine(machine);
         machine.is_some_and(|machine| table::of(self.record).can_grant(self.record, machine, pool))

@@ -85,7 +85,7 @@ impl Change {
 }
 
 /// A cluster that runs, as a plan needs to know it.
-pub trait Running {
+pub trait RunningCluster {
     /// Whether a machine can be given a pool while it runs.
     fn can_grant(&self, machine: &str, pool: &PoolOptions) -> bool;
     /// Whether a machine can lose the pool of this name while it runs.
@@ -112,7 +112,7 @@ impl fmt::Display for Effort {
 }
 
 /// All changes, in the order in which they are made.
-pub fn plan(old: &ClusterOptions, new: &ClusterOptions, running: &dyn Running) -> Vec<Change> {
+pub fn plan(old: &ClusterOptions, new: &ClusterOptions, running: &dyn RunningCluster) -> Vec<Change> {
     let mut all = settings(old, new);
     pools(old, new, &mut all);
     machines(old, new, running, &mut all);
@@ -194,7 +194,7 @@ fn pools(old: &ClusterOptions, new: &ClusterOptions, all: &mut Vec<Change>) {
     }
 }
 
-fn machines(old: &ClusterOptions, new: &ClusterOptions, running: &dyn Running, all: &mut Vec<Change>) {
+fn machines(old: &ClusterOptions, new: &ClusterOptions, running: &dyn RunningCluster, all: &mut Vec<Change>) {
     for had in old.machines.iter().filter(|had| !new.machines.iter().any(|it| it.name == had.name)) {
         let name = had.name.clone();
         let (effort, what) = match running.can_remove(&name) {
@@ -329,7 +329,7 @@ mod tests {
     /// Machines that can lose all pools but `default`, and be granted all but large ones. `dead` has died.
     struct Usual;
 
-    impl Running for Usual {
+    impl RunningCluster for Usual {
         fn can_grant(&self, _: &str, pool: &PoolOptions) -> bool {
             pool.size <= 64 << 20
         }

@@ -7,8 +7,13 @@ use super::Hypervisor;
 /// The hypervisors, each with the launchers that start its machines. The first one is the default.
 const ALL: [(&[&str], &dyn Hypervisor); 2] = [(&["qemu", "libvirt"], &Qemu), (&["xen"], &Xen)];
 
-/// The hypervisor of a machine that this launcher has started.
+/// The hypervisor of machines that this launcher starts.
+pub fn find(launcher: &str) -> Option<&'static dyn Hypervisor> {
+    ALL.iter().find(|(launchers, _)| launchers.contains(&launcher)).map(|(_, hypervisor)| *hypervisor)
+}
+
+/// The hypervisor of a machine whose settings name this launcher: the default for one that is not known, which
+/// may be newer than this machine's program.
 pub fn of(launcher: &str) -> &'static dyn Hypervisor {
-    let its = ALL.iter().find(|(launchers, _)| launchers.contains(&launcher));
-    its.unwrap_or(&ALL[0]).1
+    find(launcher).unwrap_or(ALL[0].1)
 }

@@ -78,3 +78,18 @@ pub fn location(record: &Record, machine: &Machine) -> MachineLocation {
         shares: record.shares.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vshmem_guest::hypervisor::table::find;
+
+    #[test]
+    fn machines_know_the_hypervisor_of_each_launcher() {
+        let of_services = services().map(|(_, launcher)| launcher);
+        for launcher in launchers().into_iter().chain(of_services) {
+            let name = launcher.facts().name;
+            assert!(find(name).is_some(), "the guest's table of hypervisors lacks the launcher {name}");
+        }
+    }
+}
