@@ -9,7 +9,7 @@ use serde::Serialize;
 /// change it.
 pub const VERSION: u32 = 1;
 
-/// What a command prints with `--json`. Readers ignore fields that they do not know.
+/// A document that a command prints with `--json`. Readers ignore fields that they do not know.
 #[derive(Serialize, JsonSchema)]
 pub struct Document<T> {
     /// The version of this document's shape.

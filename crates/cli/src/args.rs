@@ -139,10 +139,10 @@ pub struct Up {
     /// A network outside for the machines: what this host reaches, by the program passt
     #[arg(long, conflicts_with_all = ["bridge", "tap"])]
     pub user_net: bool,
-    /// The same: this bridge of the host, whose DHCP server gives them addresses
+    /// A network outside for the machines: this bridge of the host, whose DHCP server gives them addresses
     #[arg(long, value_name = "BRIDGE", conflicts_with = "tap")]
     pub bridge: Option<String>,
-    /// The same: the tap device of this name, in which %d is a machine's index
+    /// A network outside for the machines: the tap device of this name, in which %d is a machine's index
     #[arg(long, value_name = "TAP")]
     pub tap: Option<String>,
     /// Doorbells between the machines, served by vshmem agent (the default if the machines have the driver)
@@ -553,7 +553,7 @@ pub struct Top {
     pub sort: Sort,
 }
 
-/// How IPC objects are sorted.
+/// The order of IPC objects.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
     /// By messages per second

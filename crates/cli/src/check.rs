@@ -40,7 +40,7 @@ pub struct Shown<'a> {
     pool: &'a str,
     /// Its state.
     state: State,
-    /// What was repaired, and how often.
+    /// The repairs that were made, and the number of each kind.
     repaired: Mended,
     /// Damage that can't be repaired, as sentences.
     damage: &'a [String],
@@ -58,7 +58,7 @@ enum State {
     Damaged,
 }
 
-/// What was repaired, and how often.
+/// The repairs that were made, and the number of each kind.
 #[derive(Serialize, JsonSchema)]
 struct Mended {
     /// Dead processes that were cleaned up after.

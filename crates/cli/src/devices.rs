@@ -49,12 +49,13 @@ pub struct Devices {
     pub json: bool,
 }
 
-/// What was found, for JSON.
+/// The devices of a host, for JSON.
 #[derive(Serialize, JsonSchema)]
 pub struct Report {
-    /// What keeps devices to the memory of their machine: on, unused (the kernel does not use it) or absent.
+    /// The state of the IOMMU, which keeps devices to the memory of their machine: on, unused (the kernel
+    /// does not use it) or absent.
     iommu: &'static str,
-    /// How much memory this user may lock, in bytes; null: any, or not known.
+    /// Bytes of memory that this user may lock; null: any, or not known.
     memlock: Option<u64>,
     /// The PCI functions, by their addresses.
     devices: Vec<Device>,
@@ -63,11 +64,11 @@ pub struct Report {
 /// A PCI function.
 #[derive(Serialize, JsonSchema)]
 struct Device {
-    /// Where it is.
+    /// Its PCI address.
     address: Address,
     /// Its vendor and device.
     id: String,
-    /// What kind of function it is, as machines can ask for it; or other.
+    /// Its kind, as machines can ask for it; or other.
     kind: &'static str,
     /// Its driver on this host; null: none.
     driver: Option<String>,
@@ -77,23 +78,23 @@ struct Device {
     along: Vec<Address>,
     /// The memory node that it is near to; null: the firmware does not say.
     node: Option<u32>,
-    /// How many virtual functions it can have.
+    /// The number of virtual functions that it can have.
     total_vfs: u32,
     /// Its virtual functions.
     vfs: Vec<Address>,
     /// Its physical function; null: it is no virtual one.
     physical: Option<Address>,
-    /// Whether a machine can have it.
+    /// Its state: whether a machine can have it.
     state: State,
     /// The machine that has it, or for whose sake it is kept; null: none.
     holder: Option<Holder>,
-    /// What stands in the way.
+    /// The obstacles to giving it to a machine.
     obstacles: Vec<Obstacle>,
-    /// What reaches its memory without the host's (GPUDirect); null: it is no GPU.
+    /// The conditions for transfers to its memory without the host's (GPUDirect); null: it is no GPU.
     direct: Option<Direct>,
 }
 
-/// Whether a machine can have it.
+/// The state of a function: whether a machine can have it.
 #[derive(Serialize, JsonSchema, Clone, Copy, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum State {

@@ -259,7 +259,7 @@ fn runs(machine: &Machine, state: MachineState) -> Option<&Running> {
     runs.filter(|_| state != MachineState::Died)
 }
 
-/// How long a machine has been up, if it is.
+/// Seconds that a machine has been up; `None`: it has died.
 fn up_for(record: &Record, machine: &Machine, state: MachineState) -> Option<u64> {
     (state != MachineState::Died).then(|| age(machine.since.unwrap_or(record.since)))
 }
@@ -278,7 +278,7 @@ pub struct All<'a> {
 struct Cluster<'a> {
     /// Its name.
     name: &'a str,
-    /// How the machines' instructions are executed.
+    /// The accelerator that executes the machines' instructions.
     accel: &'a str,
     /// The kernel image that the machines boot.
     kernel: &'a std::path::Path,
@@ -330,12 +330,12 @@ struct MachineEntry<'a> {
     devices: &'a [Assigned],
     /// The host's cores that its virtual cores are pinned to.
     cores: &'a [usize],
-    /// Where it runs; null: no placement was asked for.
+    /// Its placement; null: none was asked for.
     placement: Option<Placement<'a>>,
     /// The pages of its memory that were asked for, and those that it was given.
     pages: &'a Given,
-    /// Where its memory was when it had come up, and in which pages, as far as it had touched it then; null:
-    /// that could not be told.
+    /// The nodes and pages of its memory when it had come up, as far as it had touched it then; null: that
+    /// could not be told.
     resident: Option<&'a Resident>,
     /// Its member in the cluster's pool; null: none of its processes has used the pool.
     member: Option<Member>,
@@ -362,10 +362,10 @@ impl UplinkEntry {
     }
 }
 
-/// Where a machine runs.
+/// The placement of a machine.
 #[derive(Serialize, JsonSchema)]
 struct Placement<'a> {
-    /// What was asked for.
+    /// The rules that were asked for.
     rules: &'a Rules,
     /// The host's processors that each virtual core may run on, in the order of virtual cores.
     vcpus: &'a [CpuSet],
@@ -375,9 +375,9 @@ struct Placement<'a> {
     nodes: &'a CpuSet,
     /// The sockets, cores and memory nodes that it sees.
     guest: &'a Guest,
-    /// What was asked for and could not be had.
+    /// Wishes that could not be met, a sentence each.
     fallbacks: &'a [String],
-    /// Where its memory was when it had come up; null: that could not be told.
+    /// The nodes and pages of its memory when it had come up; null: that could not be told.
     resident: Option<&'a Resident>,
 }
 
@@ -396,7 +396,7 @@ struct AttachedMachine<'a> {
     name: &'a str,
     /// Its state.
     state: AttachedState,
-    /// How its hypervisor is reached.
+    /// The way in which its hypervisor is reached.
     reach: &'a Monitor,
     #[serde(flatten)]
     health: Health,

@@ -83,7 +83,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// What a command says, which fails with this code.
+    /// The errors that a command prints which fails with this code.
     fn refused(&self, code: i32, words: &[&str]) -> String {
         let output = self.run(words);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -115,7 +115,7 @@ impl Drop for Scene {
     }
 }
 
-/// What passes for a machine.
+/// A process that passes for a machine.
 fn sleeper() -> Child {
     Command::new("sleep").arg("300").spawn().unwrap()
 }

@@ -134,7 +134,7 @@ fn a_command_ends_with_its_remote_shell() {
     assert_eq!(scratch.launch(script).unwrap(), 4);
 }
 
-/// What daemons leave behind, in sessions of their own, and what a launcher leaves.
+/// Daemons that commands leave behind, in sessions of their own, and those that a launcher leaves.
 #[test]
 fn nothing_outlives_the_launcher() {
     let scratch = Scratch::new("left");
@@ -182,7 +182,7 @@ fn a_host_that_can_not_be_reached_is_named() {
     assert!(why.contains("nowhere") && why.contains("no such container"), "{why}");
 }
 
-/// Whoever lacks the token, and other users even if they have it.
+/// Callers without the token are refused, and other users even if they have it.
 #[test]
 fn only_the_scripts_remote_shell_is_served() {
     let scratch = Scratch::new("token");
@@ -221,7 +221,7 @@ fn a_million(host: &str, command: &str) -> String {
     format!(r#"seq -f '{{"start":{{"id":%.0f,"host":"{host}","command":"{command}"}}}}' 1000000"#)
 }
 
-/// What each relay says is the end of its job, or comes to nothing. The agents are honest.
+/// The messages of a hostile relay end its job, or come to nothing. The agents are honest.
 #[test]
 fn a_hostile_relay_ends_only_its_job() {
     let ready = r#"echo '{"ready":{"shell":"/x"}}'"#;

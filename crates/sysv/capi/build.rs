@@ -1,4 +1,4 @@
-//! How libvshmem.so is linked, and what its compiler can do.
+//! The linking of libvshmem.so, and a look at what its compiler can do.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! How a library that is preloaded into programs is linked: nothing is needed beyond libc.
+//! The linking of a library that is preloaded into programs: nothing is needed beyond libc.
 
 use std::process::Command;
 

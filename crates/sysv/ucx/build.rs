@@ -1,4 +1,4 @@
-//! How libvshmem-ucx.so is linked.
+//! The linking of libvshmem-ucx.so.
 
 #[path = "../capi/link.rs"]
 mod link;

@@ -114,7 +114,7 @@ fn explained() -> PossibleValuesParser {
     PossibleValuesParser::new(CHECKS.iter().map(|check| check.id).chain([ALL]))
 }
 
-/// What was found, for JSON.
+/// The findings of an examination, for JSON.
 #[derive(Serialize, JsonSchema)]
 pub struct Report<'a> {
     /// A finding of each check: first what costs, root causes before what follows from them.

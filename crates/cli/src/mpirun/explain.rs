@@ -9,7 +9,7 @@ use std::path::Path;
 use vshmem_base::Result;
 use vshmem_mpi::installation::Library;
 
-/// What a job would be, for JSON.
+/// The plan of a job, for JSON.
 #[derive(Serialize, JsonSchema)]
 pub struct Explained {
     /// The implementation of MPI: MPICH or Open MPI.
@@ -20,7 +20,7 @@ pub struct Explained {
     ucx: Found,
     /// The launcher and its arguments; RSH stands for the remote shell that it is given.
     command: Vec<String>,
-    /// What is preloaded into ranks.
+    /// The libraries that are preloaded into ranks.
     preload: Vec<String>,
     /// The hosts; the launcher runs in the first.
     hosts: Vec<HostOf>,
@@ -68,7 +68,7 @@ struct SettingOf {
     reason: &'static str,
     /// The value is the user's own.
     own: bool,
-    /// What goes wrong with that value; null: nothing.
+    /// The harm that this value does; null: none.
     harm: Option<&'static str>,
 }
 

@@ -175,7 +175,7 @@ fn reached_host(named: &NamedHost, template: &str, pool: Option<&str>, program: 
     })
 }
 
-/// How commands look at the files of a host that is reached.
+/// The prefix of commands that look at the files of a host that is reached.
 pub fn command_prefix(reached: &Reached) -> Prefix {
     Prefix { words: reached.prefix.clone(), by_shell: reached.joins_words(), ..Prefix::default() }
 }

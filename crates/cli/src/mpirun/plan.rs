@@ -219,7 +219,7 @@ fn check_program(job: &Mpirun) -> Result<()> {
     }
 }
 
-/// What is preloaded into ranks.
+/// The libraries that are preloaded into ranks.
 fn libraries() -> Result<Vec<PathBuf>> {
     let library = library::find()?;
     let all = UCX_LIBRARIES.map(|name| library.with_file_name(name));

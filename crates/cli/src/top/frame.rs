@@ -10,7 +10,7 @@ use vshmem_inspect::sample::{Object, Sample};
 
 /// The user's choices.
 pub struct View {
-    /// How IPC objects are sorted.
+    /// The order of IPC objects.
     pub sort: Sort,
     /// In ascending order.
     pub reverse: bool,

@@ -7,7 +7,7 @@ use crate::scene::Scene;
 /// Two machines and two pools.
 pub const PAIR: &str = "[[machines]]\ncount = 2\nmemory = \"128M\"\n\
     [pools.default]\nsize = \"1M\"\n[pools.work]\nsize = \"1M\"\n";
-/// How many steps of a command are tried as a rule.
+/// The number of steps of a command that are tried as a rule.
 const SAMPLE: usize = 3;
 
 /// A case: its name, and what is done.

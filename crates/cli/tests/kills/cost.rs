@@ -3,7 +3,7 @@
 use crate::scene::Scene;
 use std::time::Duration;
 
-/// How often something is measured; the least is what it costs.
+/// The number of times that something is measured; the least is what it costs.
 const ROUNDS: usize = 3;
 
 /// A list of sixteen machines.

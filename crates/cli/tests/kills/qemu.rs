@@ -91,7 +91,7 @@ fn agent(mut stream: UnixStream) -> std::io::Result<()> {
     }
 }
 
-/// How much of what was heard is a greeting or a frame, and the answer to it.
+/// Bytes of the greeting or frame with which the input begins, and the answer to it.
 fn answer(heard: &[u8]) -> Option<(usize, Vec<u8>)> {
     if heard.starts_with(HELLO) {
         let nonce = heard.get(16..32)?;

@@ -14,7 +14,7 @@ const CASES: &[(&str, i32, &str)] = &[
     ("[[machines]]\ndevices = [\"0000:ff:1f.7\"]\n", 1, "there is no device 0000:ff:1f.7"),
 ];
 
-/// What can't be started is said, and starts nothing.
+/// A start that can't be is refused with its reason, and starts nothing.
 pub fn what_a_host_cant_do(scene: &Scene) {
     for (text, code, why) in CASES {
         let said = scene.fails(&["up", &scene.describe(text)], *code);

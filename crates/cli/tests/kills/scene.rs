@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long what was ended may take to be gone.
+/// Time that things may take to be gone once they were ended.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The version of the kernel.
 const VERSION: &str = "6.1.0-none";

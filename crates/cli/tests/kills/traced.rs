@@ -7,10 +7,10 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// How a program ended that was watched.
+/// The end of a program that was watched.
 #[derive(Debug)]
 pub struct Ended {
-    /// How many times it was about to change the world.
+    /// The number of times that it was about to change the world.
     pub steps: usize,
     /// The last of them, by the system call's number.
     pub last: c_long,

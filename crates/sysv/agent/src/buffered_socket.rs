@@ -38,7 +38,7 @@ impl BufferedSocket {
         self.unsent.extend_from_slice(bytes);
     }
 
-    /// How many bytes are still to be sent.
+    /// The number of bytes that are still to be sent.
     pub fn unsent(&self) -> usize {
         self.unsent.len()
     }

@@ -47,7 +47,7 @@ pub struct Pool {
     pub sleepers: [u64; 2],
     /// Machines that are connected.
     pub peers: u64,
-    /// How often the host's doorbell was rung.
+    /// The number of times that the host's doorbell was rung.
     pub doorbells: u64,
     /// Bytes of removed segments that were given back to the host.
     pub given_back: u64,

@@ -22,7 +22,7 @@ pub enum Change {
     Ends,
 }
 
-/// Whether a pool is in quarantine.
+/// The state of a pool's quarantine.
 #[derive(Debug, Default)]
 pub struct Quarantine {
     /// A bit for each of the last passes: did it run over budget?

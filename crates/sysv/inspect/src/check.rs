@@ -26,7 +26,7 @@ const MAX_REPORTED: usize = 1000;
 pub struct CheckReport {
     /// The pool's name, or its path if it has none.
     pub pool: String,
-    /// What was repaired.
+    /// The repairs that were made.
     pub repaired: Repaired,
     /// Damage that can't be repaired, as sentences.
     pub damage: Vec<String>,

@@ -27,7 +27,7 @@ pub struct Contents {
     pub waiters: Vec<Waiter>,
     /// Segments.
     pub segments: Vec<Segment>,
-    /// What segments are aligned to, in bytes: each takes whole multiples of it.
+    /// The alignment of segments, in bytes: each takes whole multiples of it.
     pub segment_align: u64,
     /// Semaphore sets.
     pub sets: Vec<Set>,
@@ -35,7 +35,7 @@ pub struct Contents {
     pub queues: Vec<Queue>,
 }
 
-/// What to remove.
+/// The IPC objects that are to be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// By id.

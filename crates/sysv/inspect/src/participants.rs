@@ -46,7 +46,7 @@ pub struct Waiter {
     pub process: Process,
     /// Its process is not known to be dead.
     pub alive: bool,
-    /// What it waits for, in words.
+    /// The aim of its wait, in words.
     pub wanted: String,
     /// Since when it waits, in seconds since the epoch.
     pub since: Option<i64>,
@@ -103,7 +103,7 @@ impl View<'_> {
     }
 }
 
-/// What a thread waits for, in words.
+/// Describes the aim of a thread's wait in words.
 fn describe_wait(wanted: Wanted) -> String {
     match wanted {
         Wanted::Operation { number, add: 0 } => format!("semaphore {number} to be 0"),

@@ -26,7 +26,7 @@ use vshmem_transport::{
 pub struct Listed {
     /// Its name.
     pub name: String,
-    /// What tells it from all other pools; null if an older version made it, or it can't be opened.
+    /// The UUID that tells it from all other pools; null if an older version made it, or it can't be opened.
     #[serde(serialize_with = "text")]
     #[schemars(with = "Option<String>")]
     pub uuid: Option<Uuid>,
@@ -42,7 +42,7 @@ pub struct Listed {
     pub mode: u32,
     /// All of its memory is reserved.
     pub reserved: bool,
-    /// How this kernel reaches it.
+    /// The way in which this kernel reaches it.
     #[serde(flatten)]
     pub access: Access,
 }
@@ -57,7 +57,7 @@ fn text<S: Serializer>(uuid: &Option<Uuid>, to: S) -> std::result::Result<S::Ok,
     uuid.map(|uuid| uuid.to_string()).serialize(to)
 }
 
-/// How a kernel reaches a pool, which determines the cost of using it.
+/// The way in which a kernel reaches a pool, which determines the cost of using it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Access {
     /// The processor caches its memory; otherwise every access goes to the device.
@@ -115,7 +115,7 @@ pub fn name_of(pool: &PoolRef) -> String {
     }
 }
 
-/// What a program would find that opens a pool.
+/// The pool that a program would find by a name.
 #[derive(Debug, Clone)]
 pub struct Lookup {
     /// Its file.
@@ -142,7 +142,8 @@ pub fn lookup(name: &str) -> Result<Lookup> {
     Ok(Lookup { path, size })
 }
 
-/// Whether a pool that is given by path could be made there. The directory of named pools is made with them.
+/// Checks that a pool that is given by path could be made there. The directory of named pools is made with
+/// them.
 fn check_directory(path: &str) -> std::result::Result<(), CreateError> {
     let Some((directory, _)) = path.rsplit_once('/') else {
         return Ok(());
@@ -155,12 +156,12 @@ fn check_directory(path: &str) -> std::result::Result<(), CreateError> {
     }
 }
 
-/// What a new pool's file is to be good for.
+/// Demands on a new pool's file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Form {
     /// Virtual machines can be given it as persistent memory ([`vshmem_transport::head`]).
     pub head: bool,
-    /// What segments are aligned to, in bytes, if that is more than what its memory is mapped in multiples of
+    /// The alignment of segments, in bytes, if that is more than what its memory is mapped in multiples of
     /// here.
     pub align: u64,
 }
@@ -270,7 +271,7 @@ fn lacks(name: &str, wanted: u64, free: u64, of: &str) -> Error {
     refused(name, format!("it takes {wanted} MiB more, and {of} has {free} MiB"))
 }
 
-/// What a pool's file has no memory for yet, in bytes.
+/// Bytes of a pool's file that have no memory yet.
 fn lacking(pool: &PoolRef) -> u64 {
     let file = fs::metadata(&*pool.path().to_string_lossy());
     file.map_or(0, |file| file.len().saturating_sub(file.blocks() * 512))

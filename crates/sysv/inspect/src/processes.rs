@@ -137,7 +137,7 @@ fn namespaces_of(process: &str) -> Option<u32> {
     Some(namespaces_number(inode("pid").ok()?, inode("time").unwrap_or(0)))
 }
 
-/// What can be seen of namespaces from here.
+/// The wanted namespaces that can be seen from here, each with its host name and the pids in it.
 fn visible(wanted: &BTreeSet<u32>) -> HashMap<u32, PidNamespace> {
     let mut seen: HashMap<u32, PidNamespace> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {

@@ -22,7 +22,7 @@ use vshmem_transport::{Origin, PoolRef};
 /// `SHM_DEST` of <sys/shm.h>.
 const REMOVED: u32 = 0o1000;
 
-/// What all IPC objects have.
+/// The fields that all IPC objects have.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Object {
     /// The id.
@@ -46,7 +46,7 @@ pub struct Object {
 /// A segment.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Segment {
-    /// What all IPC objects have.
+    /// The fields that all IPC objects have.
     #[serde(flatten)]
     pub object: Object,
     /// Bytes.
@@ -64,7 +64,7 @@ pub struct Segment {
 /// A semaphore set.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Set {
-    /// What all IPC objects have.
+    /// The fields that all IPC objects have.
     #[serde(flatten)]
     pub object: Object,
     /// Semaphores.
@@ -74,7 +74,7 @@ pub struct Set {
 /// A message queue.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Queue {
-    /// What all IPC objects have.
+    /// The fields that all IPC objects have.
     #[serde(flatten)]
     pub object: Object,
     /// Messages in it.
@@ -83,9 +83,9 @@ pub struct Queue {
     pub bytes: u32,
     /// Limit of bytes in it.
     pub most: u64,
-    /// What was sent.
+    /// The messages that were sent.
     pub sent: Passed,
-    /// What was received.
+    /// The messages that were received.
     pub received: Passed,
     /// The process that sent last; null: none.
     pub sender: Option<Process>,

@@ -1,4 +1,4 @@
-//! What scenes under a model checker have in common ([`vshmem_pool::model`]).
+//! Helpers that scenes under a model checker have in common ([`vshmem_pool::model`]).
 
 use crate::check::{inspect, repair, scratch_for};
 use crate::{waiters, Budget, Ctx};
@@ -18,12 +18,12 @@ pub fn world(actors: usize, naps: Duration) -> World {
     World::new(actors, naps, waiters::forget_last)
 }
 
-/// What a process does.
+/// Makes a function the act of a process.
 pub fn act<T>(does: impl Fn(&Ctx) -> T + Send + Sync + 'static) -> Act<T> {
     Box::new(does)
 }
 
-/// What the dead have left is mended, and then nothing is found wrong.
+/// Mends what the dead have left, and asserts that nothing is found wrong then.
 pub fn is_in_order(c: &Ctx) {
     repair(c).unwrap();
     // As `vshmem check` has.

@@ -32,8 +32,8 @@ pub enum Step {
 #[derive(Debug, Default)]
 pub struct Cursor(u32);
 
-/// What comes next: a free piece, from where on pages are to be emptied there, and up to where; and what may
-/// not read as zeros then.
+/// The part that comes next: a free piece, the pages that are to be emptied there, from one up to another,
+/// and those that may not read as zeros then.
 struct Part {
     piece: Range,
     from: u32,

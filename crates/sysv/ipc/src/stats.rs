@@ -30,7 +30,7 @@ impl Who {
     }
 }
 
-/// What all IPC objects have.
+/// The fields that all IPC objects have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The entry's index among those of its kind.
@@ -50,7 +50,7 @@ pub struct Entry {
 /// A segment. Times are seconds since the epoch, 0: never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// What all IPC objects have.
+    /// The fields that all IPC objects have.
     pub entry: Entry,
     /// Bytes asked for.
     pub size: u64,
@@ -67,7 +67,7 @@ pub struct Segment {
 /// A semaphore set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Set {
-    /// What all IPC objects have.
+    /// The fields that all IPC objects have.
     pub entry: Entry,
     /// Semaphores.
     pub count: u64,
@@ -91,7 +91,7 @@ pub struct End {
 /// A message queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// What all IPC objects have.
+    /// The fields that all IPC objects have.
     pub entry: Entry,
     /// Most bytes of text in it.
     pub most: u64,
@@ -118,11 +118,11 @@ impl Queue {
 /// The aim of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// That this operation on this semaphore can be done.
+    /// A value of a semaphore with which an operation can be done.
     Operation {
         /// The semaphore.
         number: u16,
-        /// What is added; 0: that it becomes zero.
+        /// The number that is added; 0: the operation waits for the value 0.
         add: i16,
     },
     /// A message of this type, as `msgrcv` takes it.

@@ -113,7 +113,7 @@ pub fn status_word(waiter: &Waiter, status: u32) -> u64 {
 /// Errno that a waiter gets that is to try again from the start.
 pub const RETRY: Errno = Errno(0x7fff);
 
-/// How a wait ended, if it has.
+/// The outcome of a wait, if it has ended.
 pub fn outcome(waiter: &Waiter) -> Option<Result<(), Errno>> {
     let status = waiter.status.load(Acquire);
     match (status & DONE != 0, status & ERRNO) {

@@ -31,7 +31,7 @@ const UNIT: u64 = 10;
 /// Most that a question costs above its price: a millisecond.
 const SLOWEST: u64 = 100_000;
 
-/// What is left of a call's budget, and how long it has waited for locks.
+/// The part of a call's budget that is left, and the time that the call has waited for locks.
 #[derive(Clone, Debug)]
 pub struct Budget {
     left: Cell<u64>,

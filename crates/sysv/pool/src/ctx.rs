@@ -24,7 +24,7 @@ pub struct Ctx<'a> {
     pub namespace: u32,
     /// The caller's kernel, as an index into the member table.
     pub member: u16,
-    /// What is left of the call's budget.
+    /// The part of the call's budget that is left.
     pub budget: Budget,
 }
 
@@ -54,7 +54,8 @@ impl<'a> Ctx<'a> {
         self.budget.spend(units).then_some(())
     }
 
-    /// What a look has found. To find nothing may have been a question to the kernel: is there memory?
+    /// Passes on what a look has found. To find nothing is paid for, as it may have been a question to the
+    /// kernel: is there memory?
     #[inline]
     fn seen<T>(&self, found: Option<T>) -> Option<T> {
         if found.is_none() {

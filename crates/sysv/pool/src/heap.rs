@@ -78,7 +78,7 @@ impl Heap {
         trees[piece.order() as usize].store(piece.link(), Relaxed);
     }
 
-    /// Which of the words' chunks a block's word is in, and how many bytes such a chunk has: whole pages.
+    /// The index of the words' chunk that a block's word is in, and the bytes of such a chunk: whole pages.
     fn chunk_of(&self, block: u32) -> (usize, u64) {
         let len = (self.count as u64 * 8).div_ceil(CHUNKS as u64);
         let chunk = len.next_multiple_of(PAGE);
@@ -211,7 +211,7 @@ impl Heap {
         count <= SHORT * self.align
     }
 
-    /// Where in a piece `count` blocks are to begin.
+    /// The first of the `count` blocks that are to be taken from a piece.
     fn place_in(&self, piece: &Piece, count: u32) -> u32 {
         if !self.pages {
             return piece.first;

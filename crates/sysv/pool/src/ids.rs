@@ -70,7 +70,7 @@ impl Ids {
         (ID_BIT | sequence << self.bits() | index) as i32
     }
 
-    /// Which of the free entries is used next, the last to become free being the first.
+    /// The place of the free entry that is used next: 1 is the last to become free, 2 the one before it.
     pub const fn waits(self) -> u32 {
         1 << self.more_bits()
     }

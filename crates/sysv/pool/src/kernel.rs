@@ -81,7 +81,7 @@ pub trait Kernel: Sync {
     fn zero(&self, _offset: u64, _len: u64) -> bool {
         false
     }
-    /// How large a segment is as the process was told by itself, in bytes, whatever the pool says now.
+    /// The size of a segment in bytes as the process was told by itself, whatever the pool says now.
     fn told(&self, _segment: i32) -> Option<u64> {
         None
     }
@@ -123,8 +123,8 @@ pub trait Kernel: Sync {
     fn stands(&self, _word: Option<&AtomicU32>) {}
     /// Sleeps while `word` holds `expected`, `timeout` at the most.
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited;
-    /// How many nanoseconds the caller may wait for a lock in all; `None`: as long as its owners make
-    /// progress. Less than 3 ms is not enough to take a lock over from the dead.
+    /// Nanoseconds that the caller may wait for a lock in all; `None`: as long as its owners make progress.
+    /// Less than 3 ms is not enough to take a lock over from the dead.
     fn patience(&self) -> Option<u64> {
         None
     }
@@ -139,7 +139,7 @@ pub trait Kernel: Sync {
     fn has_sleeper(&self, _word: &AtomicU32) -> bool {
         false
     }
-    /// How many rounds of looking at a word are worth it before sleeping; 0 on a single processor.
+    /// Rounds of looking at a word that are worth it before sleeping; 0 on a single processor.
     fn spin_rounds(&self) -> u32 {
         0
     }
@@ -148,7 +148,7 @@ pub trait Kernel: Sync {
     fn rounds_in_flow(&self) -> u32 {
         self.spin_rounds()
     }
-    /// How many rounds tell whether a word changes all the time, where none are worth it.
+    /// Rounds of looking at a word that tell whether it changes all the time, where none are worth it.
     fn glance(&self) -> u32 {
         0
     }

@@ -81,7 +81,7 @@ pub struct Superblock {
     pub align: AtomicU32,
     /// Bytes in the pool.
     pub size: AtomicU64,
-    /// Where the tables are.
+    /// The places of tables and heaps.
     pub geometry: GeometryWords,
     /// System V limits.
     pub limits: LimitWords,

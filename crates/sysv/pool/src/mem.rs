@@ -23,7 +23,7 @@ unsafe impl Shared for AtomicU32 {}
 // SAFETY: as above.
 unsafe impl Shared for AtomicU64 {}
 
-/// What a process knows of the memory behind a sparse file.
+/// A process's knowledge of the memory behind a sparse file.
 #[derive(Clone, Copy, Debug)]
 pub struct Sparse {
     /// For each page of the mapping, how many from there on have memory; 0: that is not known. Zeros at
@@ -77,7 +77,7 @@ pub struct Mem {
     len: usize,
     /// So many bytes are mapped.
     mapped: usize,
-    /// Where structures end: they are mapped.
+    /// The offset at which structures end: they are mapped.
     end: u64,
     sparse: Option<Sparse>,
 }
@@ -118,7 +118,7 @@ impl Mem {
         Mem { end: end.min(self.mapped as u64), ..self }
     }
 
-    /// Where structures end.
+    /// The offset at which structures end.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
@@ -149,7 +149,7 @@ impl Mem {
         self.len == 0
     }
 
-    /// What this process knows of the memory behind it, if that is not all there.
+    /// This process's knowledge of the mapping's memory ([`Sparse::known`]), if that is not all there.
     pub fn known(&self) -> Option<&'static [AtomicU8]> {
         self.sparse.map(|sparse| sparse.known)
     }

@@ -174,9 +174,9 @@ impl Pool {
         root.heartbeat.store(count.max(1), Release);
     }
 
-    /// What the back end said last: how often it has, and when. It lives if the count changes within a few
-    /// seconds, or, for processes of the host, if that was not long ago. `None`: there is none, or it has
-    /// ended in good order.
+    /// The last heartbeat of the back end: the count of them, and its time. The back end lives if the count
+    /// changes within a few seconds, or, for processes of the host, if that was not long ago. `None`: there
+    /// is none, or it has ended in good order.
     pub fn last_heartbeat(&self) -> Option<(u64, u64)> {
         let root = self.root();
         let count = root.heartbeat.load(Acquire);

@@ -30,7 +30,7 @@ const WITHOUT_WAITING: i32 = libc::O_NOCTTY | libc::O_NONBLOCK;
 pub(crate) struct Identity {
     device: u64,
     inode: u64,
-    /// Which device a device file stands for.
+    /// The number of the device that a device file stands for.
     stands_for: u64,
 }
 
@@ -182,7 +182,7 @@ pub(crate) fn move_high(fd: i32) -> Option<i32> {
     floors(sys::descriptor_limit()).into_iter().find_map(|floor| sys::duplicate(fd, floor).ok())
 }
 
-/// Where to look for a free number under a limit: near the top first, then further down.
+/// The numbers from which on a free one is looked for under a limit: near the top first, then further down.
 fn floors(limit: u64) -> [i32; 4] {
     let top = limit.min(LARGEST_USEFUL_LIMIT);
     // At most 1024, so the conversion keeps the value.

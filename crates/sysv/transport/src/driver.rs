@@ -109,8 +109,8 @@ impl Driver {
         }
     }
 
-    /// Where a mapping of the pool begins that is not to raise SIGBUS when the device goes away, if it can be
-    /// had.
+    /// The offset in the driver's file at which the pool is mapped: one whose mappings don't raise SIGBUS
+    /// when the device goes away, if the driver has it; else 0.
     pub fn beginning(&self) -> u64 {
         if self.remains {
             REMAINS

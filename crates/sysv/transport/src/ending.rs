@@ -1,4 +1,4 @@
-//! Whether a process is over before the kernel has released all that it had.
+//! Judging whether a process is over before the kernel has released all that it had.
 //!
 //! A process that ends releases its memory first, then its files, and last its locks on them. A reader of its
 //! pipe knows of its death before its liveness lock is free; and its main thread may be gone while others go

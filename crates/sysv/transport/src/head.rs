@@ -13,7 +13,7 @@ use crate::sys;
 
 /// Length in bytes.
 pub const HEAD: u64 = 2 << 20;
-/// Where in the file the block is.
+/// The offset of the block in the file.
 pub(crate) const BLOCK_AT: u64 = 4096;
 /// Bytes of the block.
 const BLOCK: usize = 4096;
@@ -21,7 +21,7 @@ const BLOCK: usize = 4096;
 pub const UUID: [u8; 16] =
     [0xd4, 0x0c, 0x5e, 0x71, 0x2b, 0x93, 0x4f, 0x0a, 0x8c, 0x36, 0x76, 0x73, 0x68, 0x6d, 0x65, 0x6d];
 
-/// How many bytes a file has before the pool: those of a head, if no pool begins without.
+/// Bytes that a file has before the pool: those of a head, if no pool begins without.
 pub(crate) fn length(fd: i32, file_len: u64) -> u64 {
     let begins = |at: u64| {
         let mut magic = [0; 8];
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use crate::descriptor::Owned;
 
-    /// What Linux 6.1 wrote for a device of 64 MiB, besides its identifier.
+    /// The block is that of Linux 6.1 for a device of 64 MiB, besides its identifier.
     #[test]
     fn the_block_is_what_linux_writes() {
         let mut ours = block(64 << 20, 4096);

@@ -45,13 +45,13 @@ impl Liveness {
         unsafe { sys::unmap(self.page, self.len) };
     }
 
-    /// Where the page that holds the lock is mapped; nobody may unmap it.
+    /// The address at which the page that holds the lock is mapped; nobody may unmap it.
     pub fn page(&self) -> *mut c_void {
         self.page as *mut c_void
     }
 }
 
-/// Whether a lock on its page goes to children.
+/// The heir of a lock on its page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Heir {
     /// Nobody has it: it ends with this process image.

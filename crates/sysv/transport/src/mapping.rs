@@ -51,7 +51,7 @@ pub(crate) fn as_far_as_fits(file: &Owned, begins: u64, len: usize) -> Outcome<(
 #[repr(C, align(4096))]
 struct Head([u8; PAGE as usize]);
 
-/// Where a pool's structures end, in whole pages of the file, as its head says.
+/// The end of a pool's structures as its head says, in bytes: whole pages of the file.
 fn structures(file: &Owned, begins: u64) -> Option<usize> {
     let mut head = Head([0; PAGE as usize]);
     let read = sys::read_at(file.fd(), &mut head.0, begins);

@@ -9,7 +9,7 @@ use crate::sys::{self, Owned};
 pub struct Mapped {
     /// The addresses.
     pub range: Range<usize>,
-    /// Where in the pool it begins.
+    /// The offset in the pool at which it begins.
     pub offset: u64,
 }
 

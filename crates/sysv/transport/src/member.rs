@@ -1,4 +1,4 @@
-//! Which member of a pool this kernel is.
+//! The identity of this kernel as a member of a pool.
 //!
 //! Two kernels that took each other for one would take each other's processes for dead, as each has liveness
 //! locks of its own. So a kernel has an identity that neither its programs nor a copy of the machine can

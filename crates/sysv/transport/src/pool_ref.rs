@@ -1,4 +1,4 @@
-//! Which pool is meant: names, paths and devices.
+//! References to pools: by names, paths and devices.
 
 use core::ffi::CStr;
 use core::fmt;
@@ -13,7 +13,7 @@ pub const NAME_MAX: usize = 64;
 /// One more than the longest absolute path of a pool, in bytes.
 pub const PATH_MAX: usize = 1024;
 
-/// Where the directories of named pools are.
+/// The directory that each user's directory of named pools is in.
 pub const DIRECTORY: &CStr = c"/dev/shm";
 
 /// An absolute path in a fixed buffer.
@@ -21,7 +21,7 @@ pub(crate) type Path = Text<PATH_MAX>;
 /// A name in a fixed buffer.
 pub(crate) type Name = Text<{ NAME_MAX + 1 }>;
 
-/// How a pool was named, which decides how far its file is trusted.
+/// The way in which a pool was named, which decides how far its file is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// By a name: the file must belong to the user who asks and may be no symbolic link.
@@ -98,7 +98,7 @@ impl PoolRef {
         }
     }
 
-    /// How the pool was named.
+    /// The way in which the pool was named.
     pub fn origin(&self) -> Origin {
         self.origin
     }

@@ -13,7 +13,7 @@ pub struct Stat {
     pub state: u8,
     /// The parent's pid.
     pub parent: u32,
-    /// How many threads it has, those included that have ended and are not put away.
+    /// The number of its threads, those included that have ended and are not put away.
     pub threads: usize,
     /// When it started, in clock ticks since boot.
     pub start: u64,

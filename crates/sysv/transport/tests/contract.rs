@@ -74,7 +74,7 @@ fn by_path_on_disk() -> bool {
     by_path_in(env!("CARGO_TARGET_TMPDIR"))
 }
 
-/// What lies behind a head is found by how a pool begins.
+/// A pool behind a head is found by how a pool begins.
 fn behind_a_head() -> bool {
     let path = format!("/dev/shm/vshmem-head-{}", std::process::id());
     let pool = PoolRef::at(path.as_bytes()).expect("a good path");

@@ -243,8 +243,9 @@ fn a_name_means_the_users_own_pool() {
     assert!(by_path.is_ok(), "a path is a sign of trust");
 }
 
-/// What a directory at the place of that of the user's named pools comes to, in a /dev/shm of this thread's
-/// own.
+/// The errors of making, opening, listing and removing a named pool when `make` has put something at the
+/// place of the user's directory of them, in a /dev/shm of this thread's own. Without an error the text is
+/// empty.
 fn with_own_directory(make: impl Fn(&Path)) -> Option<[String; 4]> {
     let _mounted = SmallFileSystem::on(Path::new("/dev/shm"))?;
     fs::set_permissions("/dev/shm", Permissions::from_mode(0o1777)).expect("own");

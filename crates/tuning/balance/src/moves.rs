@@ -42,7 +42,7 @@ pub struct VcpuIndex {
 pub struct Pin {
     /// The vCPU.
     pub index: VcpuIndex,
-    /// Where it may run.
+    /// The place where it may run.
     pub to: Place,
     /// Whether it has to leave the core that it ran on last.
     pub displaces: bool,

@@ -26,7 +26,7 @@ pub struct Division {
     pub nodes: usize,
     /// Of all pairs of ranks, the part that is in different machines: 0 to 1.
     pub apart: f64,
-    /// What the host lacks for it.
+    /// The reason why such machines can't be had; `None`: they can.
     pub lacks: Option<String>,
 }
 

@@ -35,7 +35,7 @@ fn strict(policy: Policy) -> Rules {
     Rules { cores: Insist::Strict, memory: Memory::Strict, ..rules(policy) }
 }
 
-/// Where vCPUs are, as text.
+/// The places of vCPUs, as text.
 fn vcpus(placed: &Placed) -> String {
     placed.vcpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
@@ -288,7 +288,7 @@ fn memory_can_come_from_all_nodes_by_turns() {
     assert!(large.fallbacks[0].starts_with("node 0 has 64G left of the 100G"), "{:?}", large.fallbacks);
 }
 
-/// What this thread has had of a processor, in nanoseconds: others may be busy.
+/// The time that this thread has had of a processor, in nanoseconds: others may be busy.
 fn processor_time() -> u64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     told.split(' ').next().expect("a word").parse().expect("a number")

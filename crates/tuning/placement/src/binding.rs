@@ -16,7 +16,7 @@ use vshmem_base::size;
 /// The unit of sizes in `numa_maps` and `smaps`, in bytes.
 const KIB: u64 = 1024;
 
-/// Where memory is, and in which pages, which had been touched when that was looked up.
+/// Memory that had been touched when it was looked up, by its nodes and by its pages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Resident {
     /// Bytes by memory node.

@@ -48,7 +48,7 @@ impl Pages {
         }
     }
 
-    /// What is taken where these can't be had.
+    /// The pages that are taken where these can't be had.
     pub fn next_best(self) -> Option<Pages> {
         match self {
             Pages::Small => None,
@@ -74,7 +74,7 @@ impl fmt::Display for Pages {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PageRules {
-    /// What happens if there are none.
+    /// The consequence if there are none.
     pub insist: Insist,
     /// All memory is taken before a machine boots, and before machines get a pool.
     pub prealloc: bool,
@@ -193,11 +193,11 @@ impl JsonSchema for PoolNodes {
 /// Memory that was taken ahead of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Populated {
-    /// How much, in bytes.
+    /// Bytes that were taken.
     pub bytes: u64,
-    /// How long it took.
+    /// Milliseconds that it took.
     pub milliseconds: u64,
-    /// How many threads did it.
+    /// Threads that did it.
     pub threads: u32,
 }
 
@@ -213,13 +213,13 @@ impl fmt::Display for Populated {
 /// The pages of something: what was asked for, what it was given, and how that went.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Given {
-    /// What was asked for; null: whatever the kernel gives.
+    /// The pages that were asked for; null: whatever the kernel gives.
     pub wanted: Option<Pages>,
-    /// What it was given.
+    /// The pages that it was given.
     pub given: Option<Pages>,
     /// Why that is not what was asked for, and what to do.
     pub fallbacks: Vec<String>,
-    /// What was taken ahead of time; null: nothing was.
+    /// The memory that was taken ahead of time; null: none was.
     pub populated: Option<Populated>,
 }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Where a machine's virtual cores (vCPUs) may run.
+/// The policy for the cores on which a machine's virtual cores (vCPUs) may run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
@@ -45,7 +45,7 @@ impl Policy {
     }
 }
 
-/// What happens if a placement can't be had.
+/// The consequence if a placement can't be had.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Insist {
@@ -56,7 +56,7 @@ pub enum Insist {
     Preferred,
 }
 
-/// Where a machine's memory comes from.
+/// The nodes that a machine's memory comes from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Memory {
@@ -69,17 +69,17 @@ pub enum Memory {
     Interleave,
 }
 
-/// How machines are to be placed.
+/// The rules by which machines are to be placed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Rules {
-    /// Where vCPUs may run.
+    /// The policy for the cores on which vCPUs may run.
     pub policy: Policy,
-    /// What happens if there are no such cores.
+    /// The consequence if there are no such cores.
     pub cores: Insist,
-    /// Where memory comes from.
+    /// The nodes that memory comes from.
     pub memory: Memory,
-    /// What happens if there are no cores near to the machine's devices.
+    /// The consequence if there are no cores near to the machine's devices.
     pub devices: Insist,
     /// vCPUs share cores as SMT siblings, and the machine is told so. Else each has a core to itself.
     pub smt: bool,

@@ -23,9 +23,9 @@ use vshmem_placement::plan::Placed;
 use vshmem_session::commands::job::Job;
 use vshmem_session::commands::run::{run, RunOptions};
 
-/// How long a machine may take to take a pool, or to let go of it.
+/// Time that a machine may take to take a pool, or to let go of it.
 const POOL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a machine may take to shut down.
+/// Time that a machine may take to shut down.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Makes a change, except that machines which are to be started or restarted are not yet.
@@ -166,7 +166,7 @@ fn make_pool(
     made_pools::back(made, wanted, options, report)
 }
 
-/// What the pool of this name is called that was made for a cluster, if one was.
+/// The name on this host of a cluster's pool of this name, if that was made for the cluster.
 fn made_for(record: &Record, name: &str) -> String {
     let made = record.pools.iter().find(|made| made.name == name);
     made.map_or_else(|| pool::further(&record.name, name), |made| pool::reference(&made.path))

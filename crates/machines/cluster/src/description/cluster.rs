@@ -27,7 +27,7 @@ pub struct Description {
     pub via: Option<String>,
     /// The URI of that service; by default, the one for this user.
     pub uri: Option<String>,
-    /// How the machines' instructions are executed, as vshmem up --accel takes it.
+    /// The accelerator that executes the machines' instructions, as vshmem up --accel takes it.
     pub accel: Option<String>,
     /// The kernel image to boot; by default, the newest that is installed or downloaded.
     pub kernel: Option<PathBuf>,
@@ -46,8 +46,8 @@ pub struct Description {
     pub spare_pools: Option<u32>,
     /// Size of the largest pool that it can be granted later, a power of two; by default, 2G.
     pub largest_pool: Option<Size>,
-    /// Where the machines run on this host. Without it each virtual core is pinned to a core of its own, if
-    /// there are as many.
+    /// The placement of the machines on this host. Without it each virtual core is pinned to a core of its
+    /// own, if there are as many.
     pub placement: Option<Placement>,
     /// The pages that memory is in; by default, what the kernel gives.
     pub pages: Option<PagesWanted>,
@@ -58,12 +58,12 @@ pub struct Description {
     pub pools: BTreeMap<String, Pool>,
 }
 
-/// Where machines run on this host, and where their memory comes from. What is strict is an error if it can't
-/// be had; what is preferred is had as far as it can be, and the rest is said.
+/// The placement of machines on this host, and of their memory. What is strict is an error if it can't be
+/// had; what is preferred is had as far as it can be, and the rest is said.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Placement {
-    /// Where virtual cores may run; by default, numa-first.
+    /// The policy for the cores on which virtual cores may run; by default, numa-first.
     pub policy: Option<Policy>,
     /// Cores for virtual cores, and others for the hypervisor's own threads; by default, preferred.
     pub cores: Option<Insist>,
@@ -73,7 +73,7 @@ pub struct Placement {
     pub devices: Option<Insist>,
     /// Virtual cores may share a core of the host as its SMT siblings.
     pub smt: Option<bool>,
-    /// How many cores of each memory node are left to the host; by default, none.
+    /// Cores of each memory node that are left to the host; by default, none.
     pub reserve_cores: Option<u32>,
 }
 
@@ -90,7 +90,7 @@ pub struct PagesWanted {
     pub insist: Option<Insist>,
     /// Take all memory before machines boot. That of reserved pages (2M, 1G) always is.
     pub prealloc: Option<bool>,
-    /// How many threads do so; by default, one for each core that is near to the memory, up to 16.
+    /// Threads that do so; by default, one for each core that is near to the memory, up to 16.
     pub prealloc_threads: Option<u32>,
 }
 
@@ -101,7 +101,7 @@ pub struct PagesWanted {
 pub struct MachineGroup {
     /// Its name. With a count, a number follows it: worker0, worker1. Without a name they are vm0, vm1, ...
     pub name: Option<String>,
-    /// How many there are. Without it there is one.
+    /// The number of such machines. Without it there is one.
     pub count: Option<u32>,
     /// Virtual cores of each; by default, one.
     pub cpus: Option<u32>,
@@ -113,9 +113,9 @@ pub struct MachineGroup {
     /// ("vf of 0000:01:00.0"), any of a vendor and device ("10de:20b5") or of a kind ("nvme"); with a count
     /// before it, several ("2 x nvme"). See vshmem devices.
     pub devices: Vec<Want>,
-    /// What they boot: "host", which is the default, for the root of this host; "slim" for Vshmem itself and
-    /// little more; or a disk image (qcow2 or raw) with systemd and cloud-init, such as Debian's and Ubuntu's
-    /// cloud images. It is never written to.
+    /// The system that they boot: "host", which is the default, for the root of this host; "slim" for Vshmem
+    /// itself and little more; or a disk image (qcow2 or raw) with systemd and cloud-init, such as Debian's
+    /// and Ubuntu's cloud images. It is never written to.
     pub image: Option<PathBuf>,
     /// The kernel image that they boot instead of the disk's boot loader.
     pub kernel: Option<PathBuf>,

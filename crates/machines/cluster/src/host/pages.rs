@@ -32,7 +32,7 @@ const SYS: &str = "/sys";
 pub struct Left {
     /// Bytes of reserved pages, by their size and by node. Sizes that are not in it the host does not have.
     pub reserved: BTreeMap<u64, BTreeMap<u32, u64>>,
-    /// How many pages of each size the host has reserved, free or not.
+    /// The number of pages of each size that the host has reserved, free or not.
     total: BTreeMap<u64, u64>,
     /// The size that `vm.nr_hugepages` means.
     default: Option<u64>,

@@ -18,7 +18,7 @@ use vshmem_placement::pages::Populated;
 
 /// Starts machines.
 pub trait Launcher: Sync {
-    /// What there is to say of it without asking.
+    /// The facts that always hold for it.
     fn facts(&self) -> &'static Facts;
 
     /// An error unless it can be used on this host. Called before anything is downloaded, made or ended.
@@ -168,9 +168,9 @@ pub trait Launcher: Sync {
     fn last_output(&self, record: &Record, machine: &Machine) -> String;
 }
 
-/// What machines are started with, besides what the cluster's record says.
+/// Options that machines are started with, besides what the cluster's record says.
 pub struct StartOptions<'a> {
-    /// What they boot.
+    /// The software that they boot.
     pub software: &'a Software,
     /// Their initramfs.
     pub initramfs: &'a Initramfs,
@@ -180,7 +180,7 @@ pub struct StartOptions<'a> {
     pub doorbell_sockets: &'a [Option<PathBuf>],
 }
 
-/// What is always so with a launcher.
+/// Facts that always hold for a launcher.
 pub struct Facts {
     /// Its name on command lines and in records.
     pub name: &'static str,
@@ -214,7 +214,7 @@ pub struct Facts {
 
 /// A machine that was started.
 pub struct Started {
-    /// What runs it.
+    /// The process or domain that runs it.
     pub running: Running,
     /// Has it outlive this process.
     pub keep: Keep,

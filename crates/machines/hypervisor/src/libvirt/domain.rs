@@ -37,7 +37,7 @@ pub struct DomainSpec<'a> {
     pub pins: Option<&'a Pins>,
     /// The pages of its memory, and the threads that take them.
     pub backing: &'a Backing,
-    /// How much memory its QEMU locks, in bytes, if libvirt is to permit that.
+    /// Memory that its QEMU locks, in bytes, if libvirt is to permit that.
     pub locked: Option<u64>,
     /// The kernel that it boots; none: its disk's boot loader finds one.
     pub kernel: Option<Loaded>,

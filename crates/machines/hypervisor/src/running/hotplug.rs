@@ -16,11 +16,11 @@ use vshmem_base::error::{error, Error, Result};
 use vshmem_base::interrupt;
 use vshmem_inspect::host_pool::{path_of, HostPool};
 
-/// How long a front end that was just started may take to listen.
+/// Time that a front end that was just started may take to listen.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a front end may take to answer.
+/// Time that a front end may take to answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long QEMU may need to release what is behind a device.
+/// Time that QEMU may need to release what is behind a device.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which QEMU is asked for the outcome of a command.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);

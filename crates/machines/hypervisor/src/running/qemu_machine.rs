@@ -22,9 +22,9 @@ pub struct QemuMachine<'a> {
     pub pools: Vec<Granted>,
     /// The back end serves its pools.
     pub doorbell: bool,
-    /// How its QEMU accesses pools.
+    /// The way in which its QEMU accesses pools.
     pub access: FileAccess,
-    /// How it is reached.
+    /// The connection by which it is reached.
     pub connection: Connection,
     home: Home<'a>,
 }
@@ -92,7 +92,7 @@ impl QemuMachine<'_> {
         }
     }
 
-    /// What runs it, if it is one of a cluster.
+    /// The process or domain that runs it, if it is one of a cluster.
     fn runs(&self) -> Option<&Running> {
         match &self.home {
             Home::Cluster { record, index } => record.machines[*index].runs.as_ref(),

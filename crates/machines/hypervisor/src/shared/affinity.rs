@@ -71,7 +71,7 @@ pub fn pin(process: i32, vcpus: &[i32], pins: &Pins) -> io::Result<()> {
     Ok(())
 }
 
-/// How a process's threads differ from what they were pinned to, in words.
+/// The differences between a process's threads and what they were pinned to, in words.
 pub fn differences(process: i32, vcpus: &[i32], pins: &Pins) -> io::Result<Vec<String>> {
     let mut all = Vec::new();
     if vcpus.len() != pins.vcpus.len() {

@@ -28,9 +28,9 @@ const ARCH: u32 = 0xc000_00b7;
 /// A call that gives a file a mode.
 struct Giver {
     number: libc::c_long,
-    /// Which of its arguments is the mode.
+    /// The index of its argument that is the mode.
     mode: u32,
-    /// Which are the flags that say whether there is one.
+    /// The index of the flags that say whether there is one; `None`: there always is.
     flags: Option<u32>,
 }
 

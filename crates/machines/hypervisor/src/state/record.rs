@@ -120,7 +120,7 @@ pub struct MadePool {
     pub pages: Given,
     /// The nodes of the host that were asked for; null: wherever it is touched first.
     pub node: Option<PoolNodes>,
-    /// Where its memory was once it had been taken; null: it was not taken ahead of time.
+    /// The nodes and pages of its memory once it had been taken; null: it was not taken ahead of time.
     pub resident: Option<Resident>,
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use vshmem_base::error::{Explain, Result, OUR_FAILURE};
 use vshmem_base::signal_descriptor::Signals;
 
-/// How long commands may take to end after SIGTERM or an interrupt.
+/// Time that commands may take to end after SIGTERM or an interrupt.
 pub const GRACE: Duration = Duration::from_secs(3);
 /// Time within which a repeated signal is the same interrupt: timeout(1) signals its command, and then the
 /// command's process group.
@@ -43,7 +43,7 @@ pub struct Settings {
     pub stdin: bool,
     /// A command has the user's terminal.
     pub terminal: bool,
-    /// How long a machine may take to report the end of a command that was killed.
+    /// Time that a machine may take to report the end of a command that was killed.
     pub kill_timeout: Duration,
 }
 

@@ -10,7 +10,7 @@ use rustix::pipe::{pipe_with, PipeFlags};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// How long the machine may take to make room for the greeting.
+/// Time that the machine may take to make room for the greeting.
 const TIMEOUT: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 /// The notice of one channel, by the end of the pipe that keeps its child process waiting.

@@ -29,7 +29,7 @@ use vshmem_base::{descriptors, signal_mask};
 /// The name by which this program is executed to run commands.
 pub const NAME: &str = "vshmem-commands";
 
-/// How long the agent may take to begin, even on a busy host.
+/// Time that the agent may take to begin, even on a busy host.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Executes the command in place of this process. Returns only if that fails.

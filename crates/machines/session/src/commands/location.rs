@@ -11,7 +11,7 @@ pub enum Location {
     Machine(MachineLocation),
     /// On this kernel.
     Local,
-    /// Where a command prefix reaches, as in a container.
+    /// In a place that a command prefix reaches, such as a container.
     Reached(Reached),
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 use vshmem_base::error::{error, Explain, Result};
 use vshmem_base::signal_mask;
 
-/// How long the agent may take to begin: a container's runtime and ssh take a while on a busy host.
+/// Time that the agent may take to begin: a container's runtime and ssh take a while on a busy host.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Programs that join their words to one text for a shell.
 const JOINING: [&str; 2] = ["ssh", "rsh"];

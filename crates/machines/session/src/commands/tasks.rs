@@ -14,7 +14,7 @@ use std::io;
 use std::time::Duration;
 use vshmem_base::error::{error, Result, OUR_FAILURE};
 
-/// How long a machine's agent may take to answer before commands are started.
+/// Time that a machine's agent may take to answer before commands are started.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A machine that has not taken this many bytes gets no input; one that has not taken [`MAX_QUEUED`] gets
@@ -146,7 +146,7 @@ impl Tasks {
         tasks
     }
 
-    /// How a task ended, if it has.
+    /// The outcome of a task, if it has ended.
     pub fn outcome(&self, index: usize) -> Option<&Outcome> {
         self.tasks[index].outcome.as_ref()
     }
@@ -166,7 +166,7 @@ impl Tasks {
         std::mem::take(&mut self.ended)
     }
 
-    /// How long to wait at most for the next call of [`Tasks::service`].
+    /// The longest time to wait for the next call of [`Tasks::service`]; `None`: no task runs.
     pub fn poll_interval(&self) -> Option<Duration> {
         self.runs().then_some(PING_INTERVAL)
     }

@@ -143,7 +143,7 @@ impl Parser {
         Ok(Some(Frame { kind, stream, payload }))
     }
 
-    /// Whether there is a greeting in place of a frame: its sender began a new session.
+    /// The greeting in place of a frame, if there is one: its sender began a new session.
     pub fn interruption(&mut self, half: &[u8; 16]) -> Interruption {
         let left = &self.buffer[self.used..];
         let len = left.len().min(16);

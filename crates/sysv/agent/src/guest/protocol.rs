@@ -62,13 +62,13 @@ pub struct GuestStatus {
     pub version: String,
     /// The version of the machine's kernel.
     pub kernel: String,
-    /// Whether the driver is loaded.
+    /// The state of the driver.
     pub driver: DriverStatus,
     /// The machine's pools: those of the table, and others that it has.
     pub pools: Vec<GuestPool>,
 }
 
-/// Whether a machine has the driver.
+/// The state of a machine's driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum DriverStatus {
@@ -96,7 +96,7 @@ pub struct GuestPool {
 pub struct ErrorResponse {
     /// The request's.
     pub id: u64,
-    /// What is wrong, as a sentence.
+    /// The error, as a sentence.
     pub error: String,
 }
 

@@ -72,7 +72,7 @@ pub struct PoolStatus {
     pub vectors: usize,
     /// The socket to which machines connect.
     pub socket: String,
-    /// How often the host's doorbell was rung.
+    /// The number of times that the host's doorbell was rung.
     pub rung: u64,
     /// Bytes of removed segments that were given back to the host since this back end started.
     pub given_back: u64,

@@ -44,7 +44,7 @@ pub fn run(program: &Program, mut back_end: Connection) -> io::Result<()> {
     }
 }
 
-/// How a back end ended.
+/// The end of a back end.
 enum Exit {
     Stopped,
     Died {

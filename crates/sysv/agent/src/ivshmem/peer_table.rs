@@ -20,7 +20,7 @@ const GREETING: u64 = 1 << 40;
 pub struct Entry {
     /// Rises with each connection to the pool; 0: the slot is free. The peer's id is this less 1.
     pub generation: AtomicU64,
-    /// How many of the three messages of the greeting were sent.
+    /// The number of messages of the greeting that were sent, of three.
     pub greeted: AtomicU32,
     /// The process at the other end.
     pub pid: AtomicU32,
@@ -86,7 +86,7 @@ pub fn peer_id(generation: u64) -> u16 {
 pub struct Announced {
     /// The subject's generation then.
     pub generation: u64,
-    /// How many of its vectors were sent.
+    /// The number of its vectors that were sent.
     pub vectors: usize,
 }
 

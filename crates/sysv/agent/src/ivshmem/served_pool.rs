@@ -77,7 +77,7 @@ pub struct ServedPool {
     pool: Pool,
     member: u16,
     wakeup: HostWakeup,
-    /// How often the host's doorbell was rung.
+    /// The number of times that the host's doorbell was rung.
     doorbells: u64,
     worker: Option<Worker>,
     given_back: Arc<AtomicU64>,

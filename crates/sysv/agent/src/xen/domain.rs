@@ -59,7 +59,7 @@ pub fn has_attached(domain: u16, pool: &str) -> Result<bool> {
     pair.is_ready(&mut XenStore::open()?, pool)
 }
 
-/// How many consoles this domain has beside its first one.
+/// The number of consoles that this domain has beside its first one.
 ///
 /// # Errors
 /// There is no XenStore here.

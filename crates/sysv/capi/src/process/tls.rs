@@ -29,7 +29,7 @@ pub struct Thread {
 /// A thread's credentials as last read. All zeros: never read.
 #[repr(C, align(8))]
 pub struct CredCache {
-    /// Which of the other fields count.
+    /// The state of the cache, which says which of the other fields count.
     pub state: u32,
     /// The user, as pools call it.
     pub uid: u32,
@@ -54,7 +54,7 @@ pub struct Wait {
     pub word: usize,
     /// The end of its stack then.
     pub stack: usize,
-    /// Whether libc's key is called at the thread's end.
+    /// 1 if libc's key is called at the thread's end, else 0.
     pub watched: usize,
 }
 

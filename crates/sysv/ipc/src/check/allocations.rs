@@ -61,8 +61,8 @@ pub fn inspect(
     Ok(())
 }
 
-/// What the small heap has ends with a page that segments could begin on; what it may yet grow to is in no
-/// free piece of it.
+/// Checks that the small heap ends with a page that segments could begin on, and that what it may yet grow to
+/// is in no free piece of it.
 fn shared_out(c: &Ctx, first_page: u32, small: &mut Audit, report: Report) {
     let geometry = c.pool.geometry();
     let (heap, end) = (&geometry.small, c.pool.root().small_end.load(Relaxed));

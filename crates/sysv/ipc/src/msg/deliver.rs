@@ -12,7 +12,7 @@ use crate::{pid_word, Errno, ProcId};
 use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::{Waiter, DONE};
 
-/// What a waiting receiver wants.
+/// The kind of message that a waiting receiver wants.
 pub fn wanted(w: &Waiter) -> Wanted {
     Wanted::new(w.message().kind.load(Relaxed) as i64, w.message().flags.load(Relaxed) as i32)
 }

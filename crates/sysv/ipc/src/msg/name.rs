@@ -54,7 +54,7 @@ pub fn is_sender_named(queue: &Queue, tail: At) -> bool {
     tail.step == 0 || queue.entry.send.finished.load(Acquire) as u32 == tail.pos
 }
 
-/// How often a mark may change while its lap is over.
+/// Most changes of a mark while its lap is over.
 const MOST_CHANGES: u32 = 1000;
 
 /// Names the last receiver, if it has not finished.

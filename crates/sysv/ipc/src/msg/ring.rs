@@ -135,7 +135,7 @@ impl Ring {
         ((mark ^ ready) as u32 & 0xff_ffff == 0).then_some((mark >> 24) as usize & 0xff_ffff)
     }
 
-    /// What a word says at a position, if it is of the position's lap.
+    /// The mark that a word holds at a position, if it is of the position's lap.
     #[inline]
     pub fn valid(&self, pos: u32, word: u64) -> Option<Mark> {
         Mark::of(word).filter(|m| m.lap == self.lap(pos))
@@ -226,7 +226,7 @@ impl Ring {
         }
     }
 
-    /// How much of `len` bytes from a position fits before the ring begins again.
+    /// The part of `len` bytes from a position that fits before the ring begins again, in bytes.
     #[inline]
     fn until_the_end(&self, pos: u32, len: usize) -> usize {
         len.min((self.cells as usize - self.index(pos) as usize) * CELL)
@@ -252,7 +252,7 @@ impl Ring {
         let _ = pos;
     }
 
-    /// What stands in a head behind the mark: a message's type, and its text if it is short.
+    /// The words in a head behind the mark: a message's type, and its text if it is short.
     pub fn head_words(&self, pos: u32) -> [&'static AtomicU64; 3] {
         let head = self.head(pos).cast::<AtomicU64>();
         // SAFETY: a head has four words, all inside the mapping and aligned.

@@ -14,7 +14,7 @@ use vshmem_pool::budget::LOOK;
 pub struct Item {
     /// Position of its first cell.
     pub pos: u32,
-    /// What it is.
+    /// Its mark, which says what it is.
     pub mark: Mark,
     /// Cells that it takes.
     pub cells: u32,
@@ -28,7 +28,7 @@ pub fn item(ring: &Ring, pos: u32, left: u32) -> Option<Item> {
     (cells >= 1 && cells <= left).then_some(Item { pos, mark, cells })
 }
 
-/// What a look at it costs. Short ones follow closely upon each other, which costs little.
+/// The price of a look at an item. Short ones follow closely upon each other, which costs little.
 #[inline]
 pub fn price(item: Item) -> u64 {
     LOOK.min(item.cells.into())
@@ -44,7 +44,7 @@ pub fn cells_of(mark: Mark) -> Option<u32> {
     }
 }
 
-/// Where the head is, and how many cells there are up to the tail.
+/// The position of the head, and the number of cells up to the tail.
 pub fn all(slow: &Slow, ring: &Ring) -> (u32, u32) {
     let (head, tail) = (slow.queue.head().pos, slow.queue.tail().pos);
     (head, tail.wrapping_sub(head).min(ring.cells()))

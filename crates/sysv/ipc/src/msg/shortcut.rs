@@ -23,7 +23,7 @@ pub struct Shortcut {
     ring: Ring,
     /// The word by which the process says that the queue may hold something of it.
     touched: &'static AtomicU32,
-    /// What that word says then.
+    /// The value of `touched` that stands for the queue.
     reference: u32,
     sender: Sender,
     mode: u32,

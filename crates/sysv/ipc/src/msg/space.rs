@@ -16,7 +16,7 @@ use vshmem_pool::log::{Full, Txn};
 /// Cells of a queue's first ring.
 const FIRST: u32 = 64;
 
-/// Whether there is space after the tail.
+/// The answer to a request for space after the tail.
 pub enum Space {
     /// Yes, in this ring.
     Here(Ring),

@@ -15,7 +15,7 @@ use vshmem_pool::tuning::{
     FIRST_MESSAGE_SLEEP, FIRST_UNFINISHED_SLEEP, LONGEST_SLEEP, LONGEST_UNFINISHED_SLEEP,
 };
 
-/// How one sleep ended.
+/// The end of one sleep.
 enum Slept {
     /// There is an outcome.
     Served,

@@ -62,7 +62,7 @@ impl<'a> Wary<'a> {
         self.signals.as_ref().is_some_and(SignalsBlocked::signal_waits)
     }
 
-    /// How much of a nap may be slept before signals are looked for.
+    /// The part of a nap that may be slept before signals are looked for.
     pub fn part_of(&self, nap: Duration) -> Duration {
         if self.stays {
             nap.min(Duration::from_nanos(DEAF_NS))

@@ -34,9 +34,9 @@ static KNOWN: Known = Known::new();
 struct Known {
     /// The semaphore that was changed last while others waited for it; 0: none.
     joined: AtomicU64,
-    /// How many returns are not tried after the next time in vain.
+    /// The number of returns that are not tried after the next time in vain.
     vain: AtomicU32,
-    /// How many are not tried now.
+    /// The number of further returns that are not tried now.
     skipped: AtomicU32,
 }
 

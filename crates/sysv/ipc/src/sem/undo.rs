@@ -11,7 +11,7 @@ use vshmem_pool::layout::{Undo, CLEAR_ALL, MAX_PROCS};
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 use vshmem_pool::log::Txn;
 
-/// How certain it has to be that a process lives.
+/// The certainty that is needed that a process lives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Gone {
     /// Alive a moment ago is enough.
@@ -31,7 +31,7 @@ impl Gone {
     }
 }
 
-/// Where the link to the next is in a record.
+/// The offset in a record of the link to the next, in bytes.
 const NEXT: u64 = 8;
 
 /// The record of a set of so many semaphores is read through sooner than the kernel has answered whether its

@@ -94,7 +94,7 @@ pub fn free_list(c: &Ctx, signals: &SignalsBlocked, w: &Waiter) -> Result<(), Er
     Ok(())
 }
 
-/// How many operations a waiter has.
+/// The number of operations that a waiter has.
 pub fn count(c: &Ctx, w: &Waiter) -> usize {
     w.semop().count.load(Relaxed).min(c.pool.limits().semopm as u64) as usize
 }
@@ -124,7 +124,7 @@ pub fn is_named(c: &Ctx, set: &Set, num: u32) -> bool {
 /// Semaphores whose bits are collected in one walk through the queue.
 pub const PART: u32 = 2048;
 
-/// Which of [`PART`] semaphores from `first` on waiters name, a bit each.
+/// The semaphores that waiters name among [`PART`] of them from `first` on, a bit each.
 pub fn named(c: &Ctx, set: &Set, first: u32) -> [u64; PART as usize / 64] {
     let mut bits = [0; PART as usize / 64];
     for ticket in waiters::each(c, set.queue()) {

@@ -180,11 +180,11 @@ pub struct Off {
     pub n: u64,
     /// Attachments among them that the owner has given up.
     pub detached: u64,
-    /// Whether others may map the segment by the same source, if the record does not say so.
+    /// The heirs that may map the segment by the same source, if the record does not say so.
     pub heirs: Heirs,
 }
 
-/// Whether there may be heirs.
+/// The heirs that there may be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Heirs {
     /// There are none.
@@ -201,7 +201,7 @@ impl Off {
         Off { n: u64::MAX, detached: 0, heirs }
     }
 
-    /// What the owner of a record has given up, if that is anything.
+    /// The attachments that the owner of a record has given up, if there are any.
     pub fn owed(hold: &Hold) -> Option<Off> {
         let n = owed(hold);
         (n > 0).then_some(Off { n, detached: n, heirs: Heirs::None })

@@ -5,7 +5,7 @@ use vshmem_pool::Mem;
 
 /// Zeroed, page-aligned memory between two margins that nobody may touch.
 pub struct Memory {
-    /// Where the first margin begins.
+    /// The address at which the first margin begins.
     base: *mut u8,
     /// Of both margins and what is between them.
     layout: Layout,
@@ -13,7 +13,7 @@ pub struct Memory {
 
 /// Bytes of a margin.
 const MARGIN: usize = 1 << 16;
-/// What is in it.
+/// The value of each byte in it.
 const UNTOUCHED: u8 = 0xa5;
 
 // SAFETY: the pool in it is made of atomics and racing copies, from whatever thread.

@@ -24,7 +24,7 @@ use vshmem_pool::{Budget, Mem, Params};
 /// No test waits longer than this for anything.
 pub const LONGEST_TEST: Duration = Duration::from_secs(15);
 
-/// What the processes of a test share.
+/// The state that the processes of a test share.
 struct Inner {
     pool: Pool,
     dead: Mutex<BTreeSet<u32>>,
@@ -34,11 +34,11 @@ struct Inner {
     /// Whom the kernel says to be stopped; 0: nobody.
     stopped: AtomicU32,
     mapped: Mutex<BTreeSet<u64>>,
-    /// How much faster than real time passes.
+    /// The factor by which time passes faster than in reality.
     speed: AtomicU32,
     /// Waiters that were woken and not served: too early, or their record was somebody else's by then.
     early: AtomicU32,
-    /// How often memory can still be reserved.
+    /// The number of times that memory can still be reserved.
     reservations: AtomicI64,
     /// Pages that were reserved.
     reserved: Mutex<BTreeSet<u64>>,
@@ -94,7 +94,7 @@ impl World {
         })))
     }
 
-    /// How many waiters were woken that had not been served.
+    /// The number of waiters that were woken and had not been served.
     pub fn woken_early(&self) -> u32 {
         self.0.early.load(SeqCst)
     }
@@ -124,7 +124,7 @@ impl World {
         self.0.reservations.load(SeqCst) >= 0
     }
 
-    /// Which of these pages that have never been reserved hold something?
+    /// The pages among these that hold something though they have never been reserved.
     pub fn written_unreserved(&self, pages: &BTreeSet<u64>) -> Vec<u64> {
         let reserved = self.0.reserved.lock().unwrap();
         let is_written = |page: &u64| {
@@ -135,7 +135,7 @@ impl World {
         unreserved.filter(is_written).collect()
     }
 
-    /// How many pages of a range have memory that somebody reserved and nobody has released?
+    /// The number of pages of a range that have memory which somebody reserved and nobody has released.
     pub fn memory_of(&self, offset: u64, len: u64) -> usize {
         let reserved = self.0.reserved.lock().unwrap();
         let range = offset / PAGE..(offset + len).div_ceil(PAGE);
@@ -223,7 +223,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// What the library's calls need.
+    /// The context that the library's calls need.
     pub fn ctx(&self) -> Ctx<'_> {
         Ctx {
             pool: &self.world.pool,
@@ -314,7 +314,7 @@ impl Process {
         self.patience.store(most, SeqCst);
     }
 
-    /// What others do each time that it leaves the processor to them. Without it never does.
+    /// Has others do this each time that it leaves the processor to them; otherwise it never does.
     pub fn when_it_gives_way(&self, meanwhile: impl Fn() + Send + 'static) {
         *self.meanwhile.lock().unwrap() = Some(Box::new(meanwhile));
     }
@@ -383,12 +383,12 @@ pub struct Task<T> {
 }
 
 impl<T> Task<T> {
-    /// What came of it; it must not take longer than a test may.
+    /// The result of the task, which must not take longer than a test may.
     pub fn result(self) -> T {
         self.result.recv_timeout(LONGEST_TEST).expect("it came to an end")
     }
 
-    /// What came of it, or `None` if its process was killed on the way.
+    /// The result of the task, or `None` if its process was killed on the way.
     pub fn result_or_death(self) -> Option<T> {
         let begin = Instant::now();
         while begin.elapsed() < LONGEST_TEST {

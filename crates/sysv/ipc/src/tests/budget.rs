@@ -1,4 +1,4 @@
-//! What a call may cost, whatever a member has written: and that honest pools of all sizes are served for a
+//! The most that a call may cost, whatever a member has written. Honest pools of all sizes are served for a
 //! part of that.
 
 use super::msg::{queue, send};

@@ -12,7 +12,7 @@ use std::vec::Vec;
 use vshmem_pool::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use vshmem_pool::layout::{Hold, Kind, Msg, Sem, Shm, Waiter};
 
-/// What is found: where, and the sentence.
+/// The findings: the place of each, and its sentence.
 pub fn findings(process: &Process) -> Vec<(Location, String)> {
     // As `vshmem check` has.
     let c = &Ctx { budget: Budget::new(1 << 31), ..process.ctx() };
@@ -91,7 +91,7 @@ fn what_the_dead_have_left_is_found_and_mended() {
     assert_eq!(findings(&mender), []);
 }
 
-/// What is changed in a scene, and what must be said of it.
+/// A place in a scene, the change that is made there, and the words that must be said of it.
 type Damage = (fn(&Scene) -> u64, fn(u64) -> u64, &'static str);
 
 fn at64(scene: &Scene, word: &AtomicU64) -> u64 {
@@ -156,7 +156,7 @@ const DAMAGES: &[Damage] = &[
     (|_| 24, |n| n * 2, "the head of the pool: it has changed"),
 ];
 
-/// Where the segment's key is found in the table, in bytes from its start.
+/// The offset in the table of the bucket with the segment's key, in bytes.
 fn bucket() -> u64 {
     let hash = 77u64.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (hash & (BUCKETS - 1)) * 8

@@ -1,5 +1,5 @@
-//! How long a call waits that needs a lock beside another one, or beside something of its process's own, and
-//! what it has changed then.
+//! Deadlines of calls that need a lock beside another one, or beside something of their process's own, and
+//! what they have changed then.
 
 use super::msg::send;
 use super::sem::{op, set_of, undone, values};
@@ -55,7 +55,8 @@ fn who_is_inside_does_not_sleep() {
     assert_eq!(shm::stat(&other.ctx(), id).unwrap().nattch, 0);
 }
 
-/// What needs the pool's lock beside that of a set or queue: a signal ends the wait, and nothing is changed.
+/// Calls that need the pool's lock beside that of a set or queue: a signal ends the wait, and nothing is
+/// changed.
 #[test]
 fn a_signal_ends_the_wait_for_a_second_lock() {
     let world = World::new(8 << 20);
@@ -122,7 +123,7 @@ fn a_call_gives_up_when_its_own_time_is_up() {
     assert_eq!(values(c, set), [1, 1]);
 }
 
-/// What is removed is removed, and the rest is done by who comes next.
+/// A set or queue that is removed is removed, and the rest is done by who comes next.
 #[test]
 fn what_is_left_of_a_removal_is_done_later() {
     let world = World::new(8 << 20);
@@ -147,8 +148,8 @@ fn what_is_left_of_a_removal_is_done_later() {
     assert_eq!((used(Kind::Sem), used(Kind::Msg)), (0, 0));
 }
 
-/// How much goes back of a segment of which the pool says another length than the process was told, and where
-/// it was told none, or there is no time.
+/// The memory that goes back of a segment of which the pool says another length than the process was told,
+/// and where it was told none, or there is no time.
 #[test]
 fn a_forged_length_gives_no_memory_back() {
     const LEN: u64 = 4096 * PAGE;

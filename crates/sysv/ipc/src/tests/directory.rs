@@ -90,7 +90,8 @@ fn most_semaphores(c: &Ctx) -> i32 {
     count
 }
 
-/// The same with segments of a machine, which can't make pages read as zeros again.
+/// Segments of several sizes in turn, of a machine, which can't make pages read as zeros again: what each
+/// leaves is of use for the next.
 #[test]
 fn an_empty_pool_has_room_whatever_machines_had_in_it() {
     let world = World::new(16 << 20);

@@ -39,7 +39,7 @@ fn send_without_waiting(c: &Ctx, queue: i32) -> Result<(), Errno> {
     unsafe { msg::send(c, queue, 1, [5u8; 700].as_ptr(), 700, IPC_NOWAIT) }
 }
 
-/// What the memory of a device that is gone reads as.
+/// Has the pool's memory read as that of a device that is gone: as zeros.
 fn take_away(world: &World) {
     let mem = world.pool().mem();
     (0..SIZE as u64 / 8).for_each(|i| mem.word_anywhere(i * 8).unwrap().store(0, Relaxed));
@@ -90,7 +90,7 @@ fn make_something(c: &Ctx) {
     let _ = (sem::info(c), msg::info(c), shm::info(c));
 }
 
-/// How a call has ended that says nothing else.
+/// The outcome of a call that says nothing else.
 type Told = Result<(), Errno>;
 
 /// One process each that waits by now for what won't come: for a semaphore, for two, for a message, for one

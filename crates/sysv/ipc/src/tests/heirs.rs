@@ -124,8 +124,8 @@ fn a_child_that_is_counted_has_the_same_sources() {
     assert!(!is_kept(&other, id));
 }
 
-/// What is noted where the pool's lock is not to be had says whether there may be heirs, for whoever takes it
-/// off.
+/// A note that is left where the pool's lock is not to be had says whether there may be heirs, for whoever
+/// takes it off.
 #[test]
 fn what_is_noted_says_whether_there_may_be_heirs() {
     let w = World::new(4 << 20);
@@ -201,7 +201,7 @@ fn children_that_nobody_counted_leave_one_record() {
     assert!(!is_kept(&a, id));
 }
 
-/// What a counted child says of its heirs is not forgotten with it.
+/// A counted child's word about its heirs is not forgotten with it.
 #[test]
 fn heirs_of_a_child_that_detaches_keep_the_segment() {
     let w = World::new(4 << 20);

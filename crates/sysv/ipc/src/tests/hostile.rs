@@ -63,7 +63,7 @@ fn use_everything(c: &Ctx) {
     crate::leave(c);
 }
 
-/// What an enemy might write in the place of a good word.
+/// Words that an enemy might write in the place of a good one.
 fn bad_words(good: u64) -> impl Iterator<Item = u64> {
     let len = SIZE as u64;
     let near = [

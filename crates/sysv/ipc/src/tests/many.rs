@@ -34,7 +34,7 @@ fn make(c: &Ctx, i: u32) -> i32 {
     sem::get(c, key(i), 1, IPC_CREAT | IPC_EXCL | 0o600).unwrap()
 }
 
-/// What each of the calls spends, on average.
+/// The average cost of the calls, in units of the budget.
 fn cost<'a>(c: &Ctx, which: impl IntoIterator<Item = &'a u32>, mut call: impl FnMut(u32)) -> f64 {
     let (mut spent, mut calls) = (0, 0);
     for i in which {

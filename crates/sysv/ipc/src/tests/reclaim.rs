@@ -82,7 +82,7 @@ fn what_a_machine_removes_is_emptied() {
     next_is_empty(&w, SIZE);
 }
 
-/// What was given memory when it was made, but never written, reads as zeros all the time.
+/// Memory that a segment was given when it was made, but that was never written, reads as zeros all the time.
 #[test]
 fn memory_that_was_never_written_goes_back_too() {
     let w = World::new(8 << 20);

@@ -142,8 +142,8 @@ fn waits(world: &World, index: u32) -> bool {
     waiter.object.load(Relaxed) != 0 && waiter.owner.load(Relaxed) != 0
 }
 
-/// What an enemy might write in the place of a good word at an offset: for counts, for offsets, for links,
-/// and for either half.
+/// Words that an enemy might write in the place of a good one at an offset: for counts, for offsets, for
+/// links, and for either half.
 fn bad_words(at: u64, good: u64) -> Vec<u64> {
     let len = SIZE as u64;
     let mut bad = std::vec![0, 1, 2, 3, u64::MAX, u64::MAX - 1, 1 << 31, 1 << 63];

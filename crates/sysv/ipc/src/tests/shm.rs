@@ -197,7 +197,7 @@ fn permissions_say_how() {
     assert_eq!(huge(1 << 14), Err(Errno::ENOMEM));
 }
 
-/// What happens in `act` while somebody who lives does not let go of the pool's lock.
+/// Runs `act` while somebody who lives does not let go of the pool's lock.
 fn while_the_lock_is_held(w: &World, act: impl FnOnce()) {
     let (let_go, told) = channel::<()>();
     let holder = w.process();

@@ -1,4 +1,4 @@
-//! What is seen from outside is what is there.
+//! Statistics of a pool: what is seen from outside is what is there.
 
 use super::msg::{queue, receive, send};
 use super::sem::{op, set_of};

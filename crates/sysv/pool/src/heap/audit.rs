@@ -10,7 +10,7 @@ use crate::atomic::Ordering::Relaxed;
 use crate::layout::ORDERS;
 use crate::pool::Pool;
 
-/// What is wrong with a free piece.
+/// A fault of a free piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A tree leads to a block that can't be a free piece of a length that has its place there.
@@ -93,7 +93,7 @@ impl<'a> Audit<'a> {
         word.map_or(0, |w| w.load(Relaxed))
     }
 
-    /// How many words that have memory say that they begin a free piece?
+    /// The number of words that have memory and say that they begin a free piece.
     fn said_free(&self) -> u64 {
         let (mut free, mut block) = (0, 0);
         while block < self.heap.count {

@@ -53,7 +53,7 @@ pub struct Range {
     pub first: u32,
     /// Blocks.
     pub count: u32,
-    /// Which of them may not read as zeros.
+    /// The blocks among them that may not read as zeros.
     pub soil: Soil,
 }
 

@@ -15,7 +15,7 @@ use crate::pool::Pool;
 
 /// So many words are looked at in one search: some microseconds.
 pub(crate) const LOOKED_AT: u32 = 16 << 10;
-/// What it takes to look at a piece, in words.
+/// The price of a look at a piece, in words.
 const PIECE: u32 = 8;
 
 impl Heap {

@@ -21,7 +21,7 @@ struct Place {
     at: u64,
     shift: u32,
     word: u64,
-    /// How many bits of a length are left below it.
+    /// The number of bits of a length that are left below it.
     bits: u32,
 }
 
@@ -261,7 +261,7 @@ impl Heap {
         }
     }
 
-    /// What a piece says of its length and of what is soiled.
+    /// Writes the words of a piece that say its length, and what of it is soiled.
     pub(super) fn write_lengths(&self, txn: &mut Txn, piece: &Piece) -> Result<(), Full> {
         for (distance, word) in piece.lengths().into_iter().flatten() {
             txn.set(self.word_offset(piece.first) + distance * 8, word)?;

@@ -21,13 +21,13 @@ pub(super) const LAST: u64 = 1 << 62;
 /// A link, a length, or a distance from the first block: index + 1 (0: none), so a heap has fewer than 2^28
 /// blocks.
 pub(super) const LINK: u64 = (1 << 28) - 1;
-/// Where the second number of a word begins.
+/// The bit at which the second number of a word begins.
 pub(super) const SECOND: u32 = 28;
 /// Both links of a word.
 pub(super) const LINKS: u64 = LINK | LINK << SECOND;
-/// Where the length of pieces of up to three blocks is, in first and last words.
+/// The bit at which the length of pieces of up to three blocks begins, in first and last words.
 const SHORT: u32 = 56;
-/// Where the first word of such a piece says what of it is soiled.
+/// The bit from which on the first word of such a piece says what of it is soiled.
 const SHORT_SOIL: u32 = 58;
 
 /// A free piece.
@@ -70,7 +70,7 @@ impl Piece {
         self.first + self.count
     }
 
-    /// What is soiled, counted from the first block.
+    /// The range of soiled blocks, counted from the first block; zeros if there are none.
     fn soil_in(&self) -> (u64, u64) {
         let Soil { from, to } = self.soil;
         let distance = |block: u32| u64::from(block.saturating_sub(self.first));
@@ -169,7 +169,7 @@ impl Heap {
         self.piece(u32::try_from(link.checked_sub(1)?).ok()?, read)
     }
 
-    /// How many blocks the piece of an order has that a link leads to, for a search.
+    /// The number of blocks of the piece of an order that a link leads to, for a search.
     pub(super) fn length(&self, order: u32, link: u64, read: impl Fn(u64) -> Option<u64>) -> Option<u32> {
         let block = u32::try_from(link.checked_sub(1)?).ok()?;
         let count = match order {

@@ -79,9 +79,10 @@ unsafe impl Shared for Head {}
 
 /// The IPC object is being removed: it can't be found any more, its memory is on the way back.
 pub const HEAD_DYING: u32 = 1;
-/// Where the sequence number begins in [`Head::flags`].
+/// The bit of [`Head::flags`] at which the sequence number begins.
 pub const HEAD_SEQ_SHIFT: u32 = 8;
-/// Where the member begins, whose kernel the IPC object was made in: its index + 1, 7 bits; 0: unknown.
+/// The bit of [`Head::flags`] at which the member that made the IPC object begins: its index + 1, 7 bits;
+/// 0: unknown.
 pub const HEAD_MEMBER_SHIFT: u32 = 21;
 
 /// A segment.

@@ -41,7 +41,7 @@ use protocol::{World, HELD};
 
 pub use protocol::Stuck;
 
-/// What a round of spinning costs, in units of the budget: processors pause for 10 to 50 nanoseconds.
+/// The price of a round of spinning, in units of the budget: processors pause for 10 to 50 nanoseconds.
 const ROUND: u64 = 4;
 
 /// While this lives, the calling thread gets no signal.

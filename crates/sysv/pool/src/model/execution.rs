@@ -34,7 +34,7 @@ use std::rc::Rc;
 use std::string::String;
 use std::vec::Vec;
 
-/// What lies at an address.
+/// The kind of the memory at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A word.
@@ -45,7 +45,7 @@ pub enum Kind {
     Pair,
 }
 
-/// What stands for it in this run.
+/// The object of loom's that stands for a word in this run.
 enum Object {
     Word(AtomicU64),
     Bytes(UnsafeCell<()>),
@@ -68,14 +68,14 @@ pub type Known = BTreeMap<usize, Kind>;
 pub struct Execution {
     mode: Mode,
     memory: core::ops::Range<usize>,
-    /// What stands for each word.
+    /// The objects that stand for words, by address.
     objects: HashMap<usize, Rc<Object>, Addresses>,
     found: Known,
     /// Pairs that were ever written.
     pairs: Vec<(u64, u64)>,
     /// Words as they were.
     before: Vec<(usize, u64)>,
-    /// What happened, for people.
+    /// The events of the run, for people.
     log: Vec<String>,
     logs: bool,
     /// The actor that dies, and before which of its changes.
@@ -162,7 +162,7 @@ impl Execution {
         now.found
     }
 
-    /// What happened in a run that did not come to its end.
+    /// The events of a run that did not come to its end.
     pub fn log() -> String {
         NOW.with_borrow(|now| now.as_ref().map_or_else(String::new, |now| now.log.join("\n")))
     }
@@ -247,7 +247,7 @@ fn with<T>(at: usize, act: impl FnOnce(&mut Execution) -> T) -> Option<T> {
     NOW.with_borrow_mut(|now| now.as_mut().filter(|now| now.memory.contains(&at)).map(act))
 }
 
-/// Who lives and who sleeps, in a run of several threads.
+/// The kernel's part in a run of several threads: it knows the dead and the sleepers.
 pub fn life() -> Option<Rc<Life>> {
     NOW.with_borrow(|now| now.as_ref().filter(|now| now.mode == Mode::Concurrent).map(|now| now.life.clone()))
 }

@@ -13,7 +13,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where its word begins.
+    /// The address at which its word begins.
     pub fn word(self) -> usize {
         self.at & !(WORD - 1)
     }
@@ -52,7 +52,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// What becomes of a value; `None` if it is not changed.
+    /// Applies the change to a value; `None`: it is not changed.
     pub fn apply(self, old: u64) -> Option<u64> {
         Some(match self {
             Change::Swap(new) => new,

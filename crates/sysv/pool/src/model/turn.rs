@@ -19,7 +19,7 @@ pub fn enter(actor: usize) {
     ACTOR.set(actor);
 }
 
-/// Who the calling thread is.
+/// The number of the calling thread's actor.
 pub fn actor() -> usize {
     ACTOR.get()
 }

@@ -4,7 +4,7 @@ use super::Ready;
 use crate::atomic::Ordering::Relaxed;
 use crate::budget::{Budget, ASK, CALL};
 
-/// How many questions of so many nanoseconds a call may ask.
+/// The number of questions of so many nanoseconds that a call may ask.
 fn questions(nanoseconds: u64) -> u64 {
     let kernel = Ready::default();
     let budget = Budget::default();

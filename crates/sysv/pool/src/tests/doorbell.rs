@@ -86,7 +86,7 @@ fn two_kernels_may_be_at_one_slot() {
     assert_eq!((pid, started(faster.slot)), (0, 0));
 }
 
-/// What a parent made before its fork is found by the child, and by what that forks by raw calls.
+/// A place that a parent made before its fork is found by the child, and by what that forks by raw calls.
 #[test]
 fn one_process_adopts_a_place_for_a_child() {
     let memory = Memory::new(1 << 20);

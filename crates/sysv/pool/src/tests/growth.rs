@@ -141,7 +141,7 @@ fn segments_have_common_pages_last() {
     scene.is_sound(&[blocks, more], &held);
 }
 
-/// Where the small heap ends stands in the pool, where a member may write anything.
+/// The end of the small heap stands in the pool, where a member may write anything.
 #[test]
 fn an_end_that_can_not_be_is_not_followed() {
     let mut scene = Scene::new(&Params::default());

@@ -25,8 +25,8 @@ fn txn(pool: &Pool) -> Txn<'_> {
 /// Words that one request may change, and giving back.
 const MOST_WORDS: u32 = 16;
 
-/// Whoever makes the changes dies between two of them, each time at another place, and the next owner of the
-/// lock finishes them.
+/// Has the maker of the changes die between two of them, each time at another place, and the next owner of
+/// the lock finish them.
 fn commit(change: Txn) {
     static DEATHS: AtomicU32 = AtomicU32::new(0);
     let (pool, count) = (change.pool(), change.entries());
@@ -58,7 +58,7 @@ fn soiled(pool: &Pool, heap: &Heap, least: u32, from: &mut u32) -> Option<Range>
     heap.soiled(pool, least, from, |_| true)
 }
 
-/// The same range, all of which may not read as zeros, or nothing.
+/// A copy of a range, all of which may not read as zeros, or nothing.
 fn used(range: Range, soiled: bool) -> Range {
     Range::new(range.first, range.count, soiled)
 }
@@ -78,7 +78,7 @@ fn is_sound(pool: &Pool, heap: &Heap) {
     audit.walk(|block, fault| panic!("block {block}: {fault:?}"));
 }
 
-/// Which blocks are taken, and which may not read as zeros.
+/// The blocks that are taken, and those that may not read as zeros.
 struct Model {
     taken: Vec<bool>,
     soiled: Vec<bool>,
@@ -321,7 +321,7 @@ fn what_may_not_read_as_zeros_is_found_in_parts() {
     }
 }
 
-/// What is used for the first time is not to be zeroed, as long as there is such.
+/// Blocks that are used for the first time need no zeroing: long ranges get them as long as there are some.
 #[test]
 fn long_ranges_keep_off_what_short_ones_have_left() {
     let memory = Memory::new(1 << 30);

@@ -11,7 +11,7 @@ const LEN: usize = 4 << 20;
 
 /// So many more pages get memory.
 static LEFT: AtomicU64 = AtomicU64::new(0);
-/// How often memory was asked for.
+/// The number of times that memory was asked for.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
 fn populate(at: *mut u8, len: usize) -> bool {

@@ -50,7 +50,7 @@ impl Drop for Memory {
 /// A kernel that has memory for everything, and is asked nothing else.
 #[derive(Default)]
 pub struct Ready {
-    /// What its clock says.
+    /// The time that its clock shows, in nanoseconds.
     pub clock: AtomicU64,
 }
 

@@ -1,4 +1,4 @@
-//! How much of a heap can be used, and what that costs, however many pieces there are.
+//! The part of a heap that can be used, and the cost of that, however many pieces there are.
 
 use super::Memory;
 use crate::budget::{Budget, CALL};
@@ -18,7 +18,7 @@ struct Room<'a> {
     heap: &'a Heap,
     held: Vec<Range>,
     blocks: u64,
-    /// What is free of it at first, or may become so.
+    /// Blocks of it that are free at first, or may become so.
     all: u32,
     dearest: u64,
     random: u64,
@@ -71,7 +71,7 @@ impl<'a> Room<'a> {
         self.change(|heap, txn| heap.free(txn, range).unwrap());
     }
 
-    /// How much is used: of the whole pool, or of what may be small blocks.
+    /// The part that is used: of the whole pool, or of what may be small blocks.
     fn used(&self) -> f64 {
         self.blocks as f64 / self.of()
     }
@@ -167,8 +167,8 @@ fn segments_of_one_length_use_all_that_there_is() {
     as_many(12_600_000_000 / PAGE * PAGE, 5_000_000_000 / PAGE * PAGE);
 }
 
-/// What comes and goes at random, of lengths up to 1 MiB in pages, has nine tenths of the pool on average
-/// when the first one is refused.
+/// Ranges that come and go at random, of lengths up to 1 MiB in pages, have nine tenths of the pool on
+/// average when the first one is refused.
 #[test]
 fn random_lengths_leave_little_unused() {
     in_both_heaps(|room| {
@@ -188,7 +188,7 @@ fn random_lengths_leave_little_unused() {
     });
 }
 
-/// What long ones leave unused when they come and go is there for short ones.
+/// The room that long ranges leave unused when they come and go is there for short ones.
 #[test]
 fn random_long_ones_leave_room_for_short_ones() {
     in_both_heaps(|room| {

@@ -53,7 +53,7 @@ pub struct Open {
     pub handle: Handle,
     /// Its page size in bytes.
     pub page: u64,
-    /// Where the pages for scribbling begin.
+    /// The offset at which the pages for scribbling begin.
     pub scratch: u64,
 }
 

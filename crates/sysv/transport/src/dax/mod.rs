@@ -34,7 +34,7 @@ use crate::handle::Handle;
 use crate::pool_ref::{Path, PoolRef};
 use crate::{sys, Transport};
 
-/// Where sysfs lists the devices.
+/// The directory in which sysfs lists the devices.
 const DEVICES: &CStr = c"/sys/bus/dax/devices";
 /// Names of devices whose memory is coherent between all hosts that share it, a line each.
 const COHERENT: &CStr = c"/etc/vshmem/coherent";
@@ -116,7 +116,7 @@ fn pool_of(device: &Device, address: Address, name: &[u8]) -> Option<PoolRef> {
 struct Device {
     /// The link to it there.
     link: Path,
-    /// Where that leads: through all that the device belongs to.
+    /// The target of that link: a path through all that the device belongs to.
     place: Path,
 }
 

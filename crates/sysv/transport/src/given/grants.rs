@@ -13,7 +13,7 @@ use crate::given::address::Address;
 use crate::pool_ref::{is_name, Name, PoolRef};
 use crate::sys;
 
-/// Where the table is.
+/// The path of the table.
 pub const GRANTS: &CStr = c"/run/vshmem/pools";
 /// More than the longest line needs.
 const LONGEST_LINE: usize = 128;

@@ -41,7 +41,7 @@ pub struct Handle {
     descriptor: Descriptor,
     backing: Backing,
     driver: Option<Driver>,
-    /// Where in the file the pool begins.
+    /// The offset in the file at which the pool begins.
     begins: u64,
     page_size: u64,
     can_futex: bool,
@@ -173,7 +173,7 @@ impl Handle {
         self.peer().is_some() && driver::ring(&self.descriptor, peer)
     }
 
-    /// Where a word lies in the pool, if it does.
+    /// The offset of a word in the pool, if it lies there.
     fn offset_of(&self, word: &AtomicU32) -> Option<u64> {
         let offset = (word.as_ptr() as usize).checked_sub(self.mem.base() as usize)?;
         (offset < self.mem.mapped()).then_some(offset as u64)

@@ -176,8 +176,8 @@ impl Handle {
         punched && (from, to) == (offset, offset + len)
     }
 
-    /// How many bytes of a range have memory. `None`: that can't be told, as of a device, or by Linux before
-    /// 6.5. Only files of tmpfs are asked: `cachestat` of a file with DAX is a fault of the kernel's in Linux
+    /// Bytes of a range that have memory. `None`: that can't be told, as of a device, or by Linux before 6.5.
+    /// Only files of tmpfs are asked: `cachestat` of a file with DAX is a fault of the kernel's in Linux
     /// 6.12, which ends the process.
     pub fn backed(&self, offset: u64, len: u64) -> Option<u64> {
         self.check_range_inside(offset, len).filter(|()| self.is_tmpfs)?;

@@ -35,7 +35,7 @@ mod magic {
 struct Offer {
     backing: Backing,
     driver: Option<Driver>,
-    /// Where in the file the pool begins.
+    /// The offset in the file at which the pool begins.
     begins: u64,
     /// The pool's length.
     size: Option<u64>,

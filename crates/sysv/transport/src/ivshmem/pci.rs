@@ -10,7 +10,7 @@ use crate::pool_ref::Path;
 use crate::sys;
 use crate::text::{hexadecimal, Text};
 
-/// Where sysfs lists the devices.
+/// The directory in which sysfs lists the devices.
 pub(crate) const DEVICES: &CStr = c"/sys/bus/pci/devices";
 /// The ids of the device: Red Hat, Inter-VM shared memory.
 const VENDOR: u64 = 0x1af4;

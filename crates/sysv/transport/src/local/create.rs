@@ -19,7 +19,7 @@ use crate::sys::{self, Errno};
 use crate::text::Text;
 use crate::{mapping, reserve};
 
-/// How many temporary names are tried.
+/// The number of temporary names that are tried.
 const TEMPORARY_NAMES: u64 = 1000;
 
 /// Creates a local pool, given by name or, with a slash, by path. Its permissions are exactly `mode`,

@@ -16,11 +16,11 @@ use crate::sys::{self, Errno};
 /// A local pool, as the file system describes it.
 #[derive(Clone, Debug)]
 pub struct LocalPool {
-    /// Which pool.
+    /// The pool, by its name.
     pub pool: PoolRef,
     /// Length in bytes.
     pub size: u64,
-    /// How many bytes are backed by memory.
+    /// Bytes that are backed by memory.
     pub used: u64,
     /// Permission bits.
     pub mode: u32,

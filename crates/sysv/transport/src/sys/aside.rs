@@ -1,4 +1,4 @@
-//! Where memory of the library's own is mapped: away from where programs look for room.
+//! The place of the library's own memory: away from where programs look for room.
 //!
 //! Where a program has attached something once, or found room, it may attach something later (`shmat` with an
 //! address), as it can on the kernel, whatever calls it has made meanwhile. The kernel would put what the
@@ -165,7 +165,7 @@ unsafe fn map_at(
 
 /// Addresses of which the library takes one after the other, downwards.
 struct Room {
-    /// Where it begins, as seen from the library's code.
+    /// The distance of its beginning, which is its upper end, below the library's code, in bytes.
     far: usize,
     /// Below this address nothing of the library's is mapped, as far as it knows; 0: nothing was mapped yet.
     free_below: AtomicUsize,
@@ -182,8 +182,8 @@ impl Room {
         place
     }
 
-    /// Where that is. At the end it goes on from the beginning: what was unmapped there is free again.
-    /// `None`: there is no such room at all.
+    /// The address of the next place for so many bytes. At the end it goes on from the beginning: what was
+    /// unmapped there is free again. `None`: there is no such room at all.
     fn place(&self, free_below: usize, len: usize, skipped: usize) -> Option<usize> {
         let begin = (map_aside as *const () as usize).checked_sub(self.far)?;
         let end = begin - begin / 8;

@@ -84,7 +84,7 @@ unsafe extern "C" fn coarse_seconds(_: *mut i64) -> i64 {
     time(libc::CLOCK_REALTIME_COARSE).as_secs() as i64
 }
 
-/// Where the kernel's function of that name is in this process.
+/// The address of the kernel's function of that name in this process.
 fn vdso(name: &CStr) -> Option<*mut ()> {
     /// `PT_LOAD` and `PT_DYNAMIC`, with where a part lies in the file and in memory.
     const LOAD: u32 = 1;

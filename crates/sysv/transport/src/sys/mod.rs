@@ -54,7 +54,7 @@ pub(crate) fn fstat(fd: i32) -> Outcome<libc::stat> {
 /// `cachestat`, which has one number on all architectures; not every libc knows it.
 const SYS_CACHESTAT: i64 = 451;
 
-/// How many pages of a range of an open file have memory, or are swapped out.
+/// Counts the pages of a range of an open file that have memory, or are swapped out.
 pub(crate) fn cached_pages(fd: i32, offset: u64, len: u64) -> Outcome<u64> {
     let range = [offset, len];
     // In the cache, dirty, in write-back, evicted (of shared memory: swapped out), evicted lately.
@@ -227,7 +227,7 @@ pub(crate) fn write_at(fd: i32, from: &[u8], offset: u64) -> Outcome<usize> {
     })
 }
 
-/// Where a symbolic link leads, as far as that fits into the buffer.
+/// Reads the target of a symbolic link, as far as that fits into the buffer.
 pub(crate) fn read_link<'b>(path: &CStr, buffer: &'b mut [u8]) -> Outcome<&'b [u8]> {
     // SAFETY: the path is a C string, and the kernel writes at most `buffer.len()` bytes there.
     let len =

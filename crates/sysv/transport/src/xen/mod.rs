@@ -17,7 +17,7 @@ use crate::handle::Handle;
 use crate::pool_ref::{is_name, Path, PoolRef};
 use crate::{sys, Transport};
 
-/// Where the driver's device files are.
+/// The directory of the driver's device files.
 const DIRECTORY: &CStr = c"/dev/vshmem-xen";
 /// The driver's class, which is there while the driver is loaded.
 const CLASS: &CStr = c"/sys/class/vshmem-xen";

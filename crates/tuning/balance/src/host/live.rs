@@ -38,7 +38,7 @@ pub struct StepReport {
     pins: Vec<PinReport>,
     /// Memory that moves.
     migrations: Vec<MigrationReport>,
-    /// What would help and can't be done.
+    /// Changes that would help and can't be made.
     warnings: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ struct MachineReport {
 struct PinReport {
     /// Its machine.
     machine: String,
-    /// Which vCPU of it.
+    /// The index of the vCPU in the machine.
     vcpu: usize,
     /// The processors on which it may run.
     processors: CpuSet,
@@ -78,7 +78,7 @@ struct MigrationReport {
     from: u32,
     /// The node that gets it.
     to: u32,
-    /// How much goes in this step.
+    /// Bytes that go in this step.
     bytes: u64,
 }
 

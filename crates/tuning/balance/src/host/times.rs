@@ -55,8 +55,8 @@ impl Processors {
         Processors(text.lines().filter_map(in_use).collect())
     }
 
-    /// How much of so many seconds each core of a topology was in use since an earlier look: 1 is a whole
-    /// processor.
+    /// The part of so many seconds that each core of a topology was in use since an earlier look: 1 is a
+    /// whole processor.
     pub fn since(&self, before: &Processors, topology: &Topology, seconds: f64) -> Vec<f64> {
         let of = |processor: &u32| {
             let now = self.0.get(processor).copied().unwrap_or(0.0);

@@ -19,11 +19,11 @@ pub struct Item {
     pub wait: f64,
     /// The core on which it ran last.
     pub core: Option<usize>,
-    /// Where it may run so far.
+    /// The place where it may run so far.
     pub before: Place,
     /// The node that it is counted on: one that is active has one, unless it runs anywhere.
     pub home: Option<usize>,
-    /// Where it may run from now on.
+    /// The place where it may run from now on.
     pub place: Place,
     /// Seconds since it was displaced.
     pub rested: f64,
@@ -136,12 +136,12 @@ impl<'a> Board<'a> {
         (count as f64 + self.others[node]) / self.cores[node].len() as f64
     }
 
-    /// How full a node is, with `more` vCPUs.
+    /// The fullness of a node with `more` further vCPUs: the number of vCPUs and others that share a core.
     pub fn fullness(&self, node: usize, more: usize) -> f64 {
         self.pressure(node, self.count[node] + more)
     }
 
-    /// How much longer a vCPU takes on a node that has so many, than alone and near its memory.
+    /// The factor by which a vCPU takes longer on a node that has so many than alone and near its memory.
     pub fn slowness(&self, item: usize, node: usize, count: usize) -> f64 {
         self.pressure(node, count).max(1.0) * (1.0 + self.settings.stall * self.cost(item, node))
     }

@@ -31,7 +31,7 @@ pub struct History {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Track {
     pub active: bool,
-    /// Where it may run.
+    /// The place where it may run.
     pub place: Place,
     /// When it was last displaced.
     pub moved: f64,
@@ -47,7 +47,7 @@ pub(super) struct Residence {
 }
 
 impl History {
-    /// Where a vCPU may run, as far as was decided.
+    /// The place where a vCPU may run, as far as was decided.
     pub fn place(&self, key: u64) -> Place {
         self.vcpus.get(&key).map(|track| track.place).unwrap_or_default()
     }

@@ -19,7 +19,7 @@ const WARM_UP: f64 = 10.0;
 /// Simulated seconds that are measured.
 const MEASURED: f64 = 20.0;
 
-/// How much longer sections take than near their memory on cores of their own: 0.1 is a tenth.
+/// The parts by which sections take longer than near their memory on cores of their own: 0.1 is a tenth.
 struct Slowdowns {
     kernel_alone: f64,
     esxi: f64,

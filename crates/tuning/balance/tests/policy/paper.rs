@@ -22,10 +22,10 @@ use vshmem_place::topology::Topology;
 const STEP: f64 = 0.005;
 /// Simulated seconds of each row.
 const SECONDS: f64 = 400.0;
-/// Where the machine's memory is.
+/// Bytes of the machine's memory, all of which is on the first node.
 const MEMORY: u64 = 4 << 30;
 
-/// How vCPUs are scheduled.
+/// The way in which vCPUs are scheduled.
 #[derive(Clone, Copy, PartialEq)]
 enum Scheduling {
     /// Wherever the hypervisor's scheduler puts them.
@@ -46,13 +46,13 @@ enum Scheduling {
 struct Row {
     /// The machine's vCPUs.
     vcpus: usize,
-    /// How they are scheduled.
+    /// The way in which they are scheduled.
     scheduling: Scheduling,
     /// The model was fitted on it.
     fitted: bool,
     /// Published run time, as a part more than without a hypervisor; `None`: about as another row, or none.
     published: Option<f64>,
-    /// What the paper says in words.
+    /// The paper's statement in words.
     says: &'static str,
     /// The model's.
     model: f64,
@@ -90,7 +90,7 @@ fn table(seed: u64) -> Table {
     Table { fitted: model, rows }
 }
 
-/// How much longer a machine takes than the same threads without a hypervisor.
+/// The part by which a machine takes longer than the same threads without a hypervisor.
 fn overhead(topology: &Topology, model: &Model, vcpus: usize, scheduling: Scheduling, seed: u64) -> f64 {
     let program = || Program { work: 0.25, pause: 0.0 };
     let run = |workload: Workload, rule: &mut Rule| {
@@ -123,7 +123,7 @@ fn overhead(topology: &Topology, model: &Model, vcpus: usize, scheduling: Schedu
     run(machine, &mut rule) / run(native, &mut Rule::KernelAlone) - 1.0
 }
 
-/// What is fitted, as numbers of the same size.
+/// The constants that are fitted, as numbers of the same size.
 type Unknown = [f64; 4];
 
 fn model(unknown: &Unknown) -> Model {

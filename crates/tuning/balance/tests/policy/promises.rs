@@ -1,4 +1,4 @@
-//! What the policy promises, on simulated hosts with a constant load and on observations of any kind.
+//! The policy's promises, on simulated hosts with a constant load and on observations of any kind.
 
 use super::simulator::model::Model;
 use super::simulator::program::Program;

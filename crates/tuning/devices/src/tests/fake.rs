@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 
-/// What a killed program leaves by.
+/// The panic of a program that is killed.
 pub struct Killed;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Whoever is killed at whatever step: the next command puts back what was there, and nobody else is harmed.
+//! Kills at every step: the next command puts back what was there, and nobody else is harmed.
 
 use super::fake::{at, Fake, Kernel, Killed};
 use crate::choose::{Assigned, Request};
@@ -16,7 +16,7 @@ fn request(cluster: &str, wants: &[&str]) -> Request {
     Request { holder: holder(cluster), wants: wants.iter().map(|want| want.parse().unwrap()).collect() }
 }
 
-/// What a program does that may be killed; `None`: it was.
+/// Runs a program that may be killed; `None`: it was.
 fn run<T>(kernel: &Kernel, work: impl FnOnce(&mut Devices<'_>) -> Result<T>) -> Option<Result<T>> {
     let outcome = catch_unwind(AssertUnwindSafe(|| work(&mut Devices::open(kernel, kernel).unwrap())));
     match outcome {
@@ -296,7 +296,7 @@ fn whatever_happens_nothing_is_given_twice_and_all_comes_back() {
     assert!(kills > 100 && taken > 500, "{kills} kills, {taken} clusters that came up");
 }
 
-/// What runs has what it took, and nobody else has.
+/// Checks that clusters that run have what they took, and nobody else has.
 fn check(kernel: &Kernel, running: &BTreeMap<&str, BTreeSet<u32>>) {
     let ledger = Ledger::read(kernel, kernel).unwrap();
     for (cluster, groups) in running {

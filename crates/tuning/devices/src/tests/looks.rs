@@ -1,4 +1,4 @@
-//! What stands in the way, on kernels that are modelled and on a tree of files.
+//! Obstacles, on kernels that are modelled and on a tree of files.
 
 use super::fake::{at, fake, Fake, Kernel};
 use crate::direct;

@@ -1,4 +1,4 @@
-//! What is done to a kernel that is modelled, with kills at each step.
+//! Changes to a kernel that is modelled, with kills at each step.
 
 mod fake;
 mod kills;

@@ -1,4 +1,4 @@
-//! What QEMU's monitor and KVM's counts tell of a machine. QEMU's answers were recorded: QEMU 7.2 with
+//! Facts that QEMU's monitor and KVM's counts tell of a machine. QEMU's answers were recorded: QEMU 7.2 with
 //! `-smp 4,cores=2,threads=2`, `-smp 2,threads=2` and `-cpu EPYC,topoext=off`; the numbers of threads were
 //! changed.
 
@@ -153,7 +153,7 @@ fn a_machine_that_waits_by_mwait_does_not_leave() {
     assert!(finding(&found, "idle-exits").why.contains("mwait"));
 }
 
-/// What costs where root's machines are believed, those of user 1000, who asks, and process 900 with its
+/// The findings where root's machines are believed, those of user 1000, who asks, and process 900 with its
 /// children.
 fn believing(tree: &Tree) -> Vec<Finding> {
     let mut system = System::below(tree.system().path(""));

@@ -1,4 +1,4 @@
-//! What `--fix` changes, and `--undo` puts back.
+//! Changes that `--fix` makes, and `--undo` takes back.
 
 use super::tree::Tree;
 use super::{costly, finding, found, kvm, HOST};
@@ -25,7 +25,7 @@ pub fn changes(tree: &Tree) -> Vec<(&'static str, Change)> {
     changes_of(tree.system())
 }
 
-/// What `--fix` would change.
+/// The changes that `--fix` would make, each with its check.
 pub fn changes_of(system: &System) -> Vec<(&'static str, Change)> {
     let found = examine(system, &kvm(), &Saved::default());
     found.iter().flat_map(|it| it.changes.iter().map(|change| (it.id, change.clone()))).collect()

@@ -104,7 +104,7 @@ impl Tree {
         &self.system
     }
 
-    /// Where changes are written down.
+    /// The path of the file in which changes are written down.
     pub fn state(&self) -> PathBuf {
         self.root.join("doctor.json")
     }

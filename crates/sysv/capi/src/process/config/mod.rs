@@ -85,7 +85,7 @@ impl Config {
         self.keys.has_all()
     }
 
-    /// Which keys go to the pool, as the beginning of a sentence.
+    /// The keys that go to the pool, as the beginning of a sentence.
     pub fn keys_in_words(&self) -> &'static str {
         match (self.takes_all(), self.takes_any()) {
             (true, _) => "all System V calls go",

@@ -9,7 +9,7 @@ pub enum Level {
     Error,
     /// Calls that fail otherwise than programs expect in their course.
     Warn,
-    /// That the library is loaded, and which pools are opened.
+    /// The loading of the library, and the pools that are opened.
     Info,
     /// Each `*get`, and each call that fails.
     Debug,

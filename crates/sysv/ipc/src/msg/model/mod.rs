@@ -20,7 +20,7 @@ use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::model::{Act, Scene, World};
 
-/// What a process does.
+/// A call that a process makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Call {
     /// Sends a message of so many cells, if there is room and nobody has the lock.
@@ -29,7 +29,7 @@ enum Call {
     Receive,
     /// Sends one under the lock, if the queue's limits admit it.
     SendSlowly,
-    /// The same, and leaves the ring where somebody is at work who seems to be stopped.
+    /// Sends one as `SendSlowly` does, and leaves the ring where somebody is at work who seems to be stopped.
     Leave,
     /// Receives one, if it is there.
     Take,
@@ -72,7 +72,7 @@ fn message(text: &[u8]) -> u64 {
     words[0]
 }
 
-/// What the process remembers of the queue, once it has used it.
+/// The shortcut to the queue that the process remembers, once it has used it.
 fn shortcut(c: &Ctx, id: i32) -> Option<Shortcut> {
     Shortcut::to(c, id, true).map(|(shortcut, _)| shortcut)
 }
@@ -115,7 +115,7 @@ fn receive_one(c: &Ctx, id: i32, call: Call) -> Option<u64> {
     came.map(|(len, _)| message(&text[..len]))
 }
 
-/// What a process does, one after the other.
+/// Makes the calls of a process, one after the other.
 fn perform(c: &Ctx, id: i32, who: usize, calls: &[Call]) -> Passed {
     let mut passed = Passed::default();
     for (call, n) in calls.iter().zip(1..) {
@@ -175,7 +175,7 @@ fn acts(id: i32, acts: &'static [&'static [Call]]) -> Vec<Act<Passed>> {
     acts.iter().enumerate().map(one).collect()
 }
 
-/// What was left, when all is in order.
+/// Receives the messages that were left, when all is in order.
 fn drain(world: &World, id: i32) -> Passed {
     let c = &world.observer();
     is_in_order(c);

@@ -44,7 +44,7 @@ fn both_wait_for_each_other() {
     play(0, 8, &[&[Wait, Wait], &[Await, Await]]);
 }
 
-/// Whoever waits in a queue that is removed is told.
+/// A receiver that waits in a queue is told when that is removed.
 #[test]
 fn a_removal_ends_the_wait() {
     let (world, id, _) = queue(2, SOON, 4, &[]);

@@ -5,7 +5,7 @@ use crate::modelled::{act, LOOKS};
 use std::vec::Vec;
 use vshmem_pool::model::Scene;
 
-/// Who dies while it gives a token has given it or not; whoever waits gets the other's.
+/// A process that dies while it gives a token has given it or not; a waiter gets the other giver's.
 #[test]
 fn a_giver_that_dies_gives_once_or_not_at_all() {
     let (world, id) = semaphore(3, LOOKS, 0);
@@ -18,7 +18,8 @@ fn a_giver_that_dies_gives_once_or_not_at_all() {
     .check_deaths(0, 1);
 }
 
-/// Who dies while it waits takes no token from others, or takes it to the grave if it was served before.
+/// A process that dies while it waits takes no token from others, or takes it to the grave if it was served
+/// before.
 #[test]
 fn a_waiter_that_dies_leaves_the_token_to_others() {
     let (world, id) = semaphore(2, LOOKS, 0);

@@ -7,7 +7,7 @@ use crate::Errno;
 use std::vec::Vec;
 use vshmem_pool::model::{kill, Scene};
 
-/// What a process does, one after the other: by how much, and whether with `SEM_UNDO`.
+/// The operations of a process, one after the other: by how much, and whether with `SEM_UNDO`.
 type Deeds = &'static [(i16, bool)];
 
 /// Processes act at the same time, and none of them waits. Then all are dead: what they did without

@@ -47,7 +47,8 @@ fn in_shmat_and_shmdt() {
     );
 }
 
-/// What a segment of this size leaves when the one who removes it, or the last one to detach it, is killed.
+/// Kills the process that removes a segment of this size, and detaches it last, at every call: nothing is
+/// left.
 fn in_destroying(size: usize) {
     at_every_call(
         |w| {

@@ -99,12 +99,12 @@ impl Esxi {
     }
 }
 
-/// What a machine's vCPUs want, in processors.
+/// The number of processors that a machine's vCPUs want.
 fn load(machine: &Machine) -> f64 {
     machine.vcpus.iter().map(|vcpu| vcpu.run + vcpu.wait).sum()
 }
 
-/// What machines want of each node.
+/// The number of processors that machines want of each node.
 struct Loads {
     of: Vec<f64>,
     cores: Vec<usize>,

@@ -1,4 +1,4 @@
-//! Which processor the host's scheduler gives each vCPU, within the place where it may run.
+//! The processor that the host's scheduler gives each vCPU, within the place where it may run.
 
 use fastrand::Rng;
 use vshmem_balance::moves::Place;
@@ -21,7 +21,7 @@ pub struct Processors {
     at: Vec<(usize, usize)>,
     /// Idle cores of each node.
     idle: Vec<Vec<usize>>,
-    /// Where each core is in its list of idle ones.
+    /// The index of each core in its list of idle ones.
     position: Vec<Option<usize>>,
 }
 
@@ -51,17 +51,17 @@ impl Processors {
         self.first[core]
     }
 
-    /// How many vCPUs want a processor.
+    /// The number of vCPUs that want a processor.
     pub fn queue(&self, processor: usize) -> u32 {
         self.queues[processor]
     }
 
-    /// How many processors of a core are wanted.
+    /// The number of a core's processors that are wanted.
     pub fn busy(&self, core: usize) -> u32 {
         self.busy[core]
     }
 
-    /// How many cores of a place are idle.
+    /// The number of a place's cores that are idle.
     pub fn idle_cores(&self, place: Place) -> usize {
         match place {
             Place::Anywhere => self.idle.iter().map(Vec::len).sum(),
@@ -108,8 +108,8 @@ impl Processors {
         }
     }
 
-    /// Where a vCPU runs that wakes up: where it ran last, if that is an idle core; else on an idle core, the
-    /// nearest one (or with `any`, any one); else on an idle processor; else where fewest wait.
+    /// The processor for a vCPU that wakes up: the one where it ran last, if its core is idle; else one of an
+    /// idle core, the nearest one (or with `any`, any one); else an idle one; else the one where fewest wait.
     pub fn wake(&self, last: usize, place: Place, any: bool, rng: &mut Rng) -> usize {
         let inside = self.is_in(last, place);
         if inside && !any && self.busy[self.core_of[last]] == 0 {

@@ -1,4 +1,4 @@
-//! What simulated machines do.
+//! The programs of simulated machines.
 
 use fastrand::Rng;
 

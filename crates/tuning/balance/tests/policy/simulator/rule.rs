@@ -17,7 +17,7 @@ pub enum Rule {
         inside: bool,
         /// Its constants.
         settings: Settings,
-        /// What it remembers.
+        /// The history that it remembers.
         history: History,
     },
     /// A rule like ESXi's.

@@ -13,9 +13,9 @@ use vshmem_place::topology::{Topology, LOCAL};
 /// A machine, or a program of the host.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    /// Where each vCPU may run at first.
+    /// The place where each vCPU may run at first.
     pub places: Vec<Place>,
-    /// What it does.
+    /// The program that it runs.
     pub program: Program,
     /// Bytes of its memory on each node.
     pub memory: Vec<u64>,
@@ -25,7 +25,7 @@ pub struct Workload {
     pub memory_stays: Option<String>,
 }
 
-/// What was measured of all machines.
+/// The measurements of all machines.
 #[derive(Debug, Clone, Default)]
 pub struct Measured {
     /// Seconds that sections took.
@@ -36,7 +36,7 @@ pub struct Measured {
     pub ran: f64,
     /// Seconds in which they ran, weighed by the part of their memory that was local.
     pub local: f64,
-    /// How often a vCPU was sent to another node.
+    /// The number of times that a vCPU was sent to another node.
     pub moves: u64,
     /// Bytes of memory that moved.
     pub migrated: u64,
@@ -59,7 +59,7 @@ struct Thread {
     wait: f64,
 }
 
-/// Where a machine's program is.
+/// The phase of a machine's program.
 enum Phase {
     Pauses { until: f64, section: Section },
     Runs { begun: f64, threads: usize, work: f64 },
@@ -322,7 +322,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What a rule is told: of the time since it was asked last, or `now`, who can run at this moment.
+    /// The observation that a rule is told: of the time since it was asked last, or `now`, who can run at
+    /// this moment.
     fn observe(&mut self, seconds: f64, now: bool) -> Observation {
         let mut free: Vec<_> = self.topology.nodes.iter().map(|node| node.memory).collect();
         let mut machines = Vec::new();
@@ -354,7 +355,7 @@ impl<'a> World<'a> {
 }
 
 impl Measured {
-    /// How long sections took, as a multiple of their ideal time.
+    /// The time that sections took, as a multiple of their ideal time.
     pub fn stretch(&self) -> f64 {
         self.took / self.ideal
     }
