@@ -42,10 +42,11 @@ fn mark() -> Option<&'static AtomicU64> {
 /// Was the process certainly not copied since the last time?
 fn is_undivided() -> bool {
     let Some(mark) = mark() else { return false };
-    // What is read is near afterwards, and reading takes no fault.
+    // What is read is near afterwards, and reading takes no fault. Without waiting for it, a page walk on a
+    // busy host would count as time for the write.
     mark.load(Relaxed);
     compiler_fence(SeqCst);
-    let before = cred::ticks();
+    let before = cred::ticks_after_loads();
     if before == 0 {
         let before = faults();
         mark.fetch_add(1, SeqCst);

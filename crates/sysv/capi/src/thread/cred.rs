@@ -56,6 +56,17 @@ pub fn ticks() -> u64 {
     0
 }
 
+/// As [`ticks`], and not before all that was read before it has come.
+#[inline(always)]
+pub fn ticks_after_loads() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction is part of SSE2, which every x86-64 processor has.
+    unsafe {
+        core::arch::x86_64::_mm_lfence();
+    }
+    ticks()
+}
+
 /// Was there no time for a change of credentials between two moments?
 #[inline(always)]
 fn is_short(from: u64, to: u64) -> bool {
