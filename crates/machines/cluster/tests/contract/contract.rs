@@ -16,7 +16,7 @@ use vshmem_cluster::description::file::File;
 use vshmem_cluster::host::cluster::down;
 use vshmem_cluster::host::repair::repair;
 use vshmem_cluster::host::restart::restart;
-use vshmem_cluster::host::up::{up, How};
+use vshmem_cluster::host::up::{up, UpOptions};
 use vshmem_hypervisor::launcher::table;
 use vshmem_hypervisor::launcher::target::Target;
 use vshmem_hypervisor::shared::pool;
@@ -124,7 +124,7 @@ impl Cluster<'_> {
             format!("{description}\nname = '{name}'\n[[machines]]\ncount = {machines}\nmemory = '128M'\n");
         let file = File::parse(name.clone(), text, Path::new("/"))?;
         let (launcher, options) = file.description.resolve().map_err(|fault| file.explain(fault))?;
-        up(launcher, &options, How { timeout: self.subject.timeout, overcommit: true }, &mut |_| ())
+        up(launcher, &options, UpOptions { timeout: self.subject.timeout, overcommit: true }, &mut |_| ())
     }
 
     /// This program with these words and the cluster's name.
