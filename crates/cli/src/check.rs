@@ -1,8 +1,9 @@
 //! The command `vshmem check`.
 
-use crate::args;
+use crate::complete::values;
 use crate::json::print_document;
 use crate::output::print;
+use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use vshmem_base::{error::OUR_FAILURE, Result};
@@ -10,13 +11,35 @@ use vshmem_cluster::host::users::declare_dead_machines;
 use vshmem_inspect::check::{check as look, CheckReport};
 use vshmem_inspect::pools::{find, name_of};
 
+#[derive(Args)]
+#[command(after_help = "\
+Programs can use the pool meanwhile. The check may be interrupted at any time without harm.
+
+Exit codes:
+  0    the pool is whole
+  1    it was repaired, and is whole now
+  4    it is damaged beyond repair
+  125  it could not be checked
+
+Examples:
+  vshmem check work
+  vshmem check cluster.default --json")]
+pub struct Check {
+    /// The pool: a name, or a path with a slash; by default, all your pools
+    #[arg(env = "VSHMEM_POOL", add = values::pools())]
+    pub pool: Option<String>,
+    /// Print JSON, a document for each pool
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Exit codes, those of fsck(8).
 const WHOLE: u8 = 0;
 const REPAIRED: u8 = 1;
 const DAMAGED: u8 = 4;
 
 /// Checks a pool, and reports repairs and damage.
-pub fn check(check: &args::Check) -> Result<u8> {
+pub fn check(check: &Check) -> Result<u8> {
     let found = find(check.pool.as_deref()).map_err(|e| e.code(OUR_FAILURE))?;
     let mut code = WHOLE;
     for pool in found {

@@ -1,20 +1,26 @@
 //! The commands, as clap parses and explains them.
 
 use crate::agent::Agent;
-use crate::args::{
-    Check, Down, Exec, Explain, Ipcrm, Ipcs, Pool, Ps, Restart, Run, Shell, Top, Up, EXIT_CODES,
-};
+use crate::args::EXIT_CODES;
 use crate::attach::{Attach, Detach};
 use crate::changes::{Grow, Repair, Shrink};
+use crate::check::Check;
 use crate::devices::Devices;
 use crate::doctor::Doctor;
+use crate::explain::Explain;
 use crate::grants::{Grant, Revoke};
 use crate::inventory::Inventory;
+use crate::ipcs::{Ipcrm, Ipcs};
 use crate::machine::Machine;
+use crate::machines::{Down, Ps, Restart};
 use crate::mpirun::args::Mpirun;
+use crate::pools::Pool;
 use crate::rsh::Rsh;
+use crate::run::{Exec, Run, Shell};
 use crate::schema::Documents;
 use crate::ssh::Ssh;
+use crate::top::Top;
+use crate::up::Up;
 use crate::xen::Xen;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -146,7 +152,7 @@ Examples:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::MoreRun;
+    use crate::run::MoreRun;
     use clap::CommandFactory;
 
     #[test]

@@ -1,10 +1,13 @@
 //! The command `vshmem explain`: whether the library takes a program's System V calls, and into which pool.
 //! `vshmem run` checks this first.
 
+use crate::args::CommandLine;
 use crate::json::print_document;
 use crate::output::print;
 use crate::program::Program;
-use crate::{args, size};
+use crate::run::Run;
+use crate::size;
+use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
@@ -13,6 +16,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use vshmem_base::{library, Error, Result};
 use vshmem_inspect::pools::{lookup, Lookup};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem explain -- ./a.out
+  VSHMEM_POOL=work vshmem explain --json -- python3
+
+Examines the program's file, the libraries that are loaded with it, the variables VSHMEM_* and the pool, and changes
+nothing. The program's arguments don't matter. VSHMEM_LOG=info reports what happens while a program runs (libvshmem(7)).
+The exit code is 1 if the calls don't reach the pool.")]
+pub struct Explain {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub line: CommandLine,
+}
 
 /// The explanation, for JSON.
 #[derive(Serialize, JsonSchema)]
@@ -53,7 +73,7 @@ struct Calls {
 }
 
 /// Explains a command. The exit code is 1 if its calls don't reach the pool.
-pub fn explain(explain: &args::Explain) -> Result<u8> {
+pub fn explain(explain: &Explain) -> Result<u8> {
     let command = &explain.line.command[0];
     let program = Program::find(command, None).ok_or_else(|| not_found(command))?;
     let library = library::find()?;
@@ -219,7 +239,7 @@ pub fn warn_of_surroundings(changes: &[(OsString, OsString)]) {
 }
 
 /// Warns of a program that the library can't serve, before `run` starts it.
-pub fn warn_of_program(part: &args::Run) {
+pub fn warn_of_program(part: &Run) {
     // In a machine, too, programs are this system's.
     let program = Program::find(&part.line.command[0], part.how.cwd.as_deref());
     if let Some((program, why)) = program.and_then(|p| p.hurdle().map(|why| (p, why))) {

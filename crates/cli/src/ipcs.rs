@@ -1,9 +1,11 @@
 //! The commands `vshmem ipcs` and `vshmem ipcrm`.
 
+use crate::complete::values;
 use crate::json::print_document;
 use crate::output::print;
+use crate::size;
 use crate::table::{member_row, or_dash, waiter_row, Table, MEMBER_HEADING, WAITER_HEADING};
-use crate::{args, size};
+use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Display;
@@ -13,8 +15,69 @@ use vshmem_inspect::pools::{find, name_of};
 use vshmem_inspect::processes::Process;
 use vshmem_inspect::sample::{Object, Queue, Segment, Set};
 
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem ipcs                              all your pools
+  vshmem ipcs --pool cluster.default       the pool of the machines that vshmem up started
+  vshmem ipcs --waiters                    also kernels, processes and waiting threads
+  vshmem exec vm0 -- vshmem ipcs           the same, as seen from a machine")]
+pub struct Ipcs {
+    /// Only this pool: a name, or a path with a slash
+    #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL", add = values::pools())]
+    pub pool: Option<String>,
+    /// Also list kernels, processes and waiting threads
+    #[arg(long, short)]
+    pub waiters: bool,
+    /// Print JSON, with all of that
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem ipcrm -q 1073872896
+  vshmem ipcrm --pool work -M 0x1234 -S 0x1234
+  vshmem ipcrm --pool cluster.default --all")]
+pub struct Ipcrm {
+    /// The pool: a name, or a path with a slash; not needed if you have only one
+    #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL", add = values::pools())]
+    pub pool: Option<String>,
+    /// Remove the segment with this id
+    #[arg(long, short = 'm', value_name = "ID")]
+    pub shmem_id: Vec<i32>,
+    /// Remove the segment with this key
+    #[arg(long, short = 'M', value_name = "KEY", value_parser = key)]
+    pub shmem_key: Vec<i32>,
+    /// Remove the semaphore set with this id
+    #[arg(long, short = 's', value_name = "ID")]
+    pub semaphore_id: Vec<i32>,
+    /// Remove the semaphore set with this key
+    #[arg(long, short = 'S', value_name = "KEY", value_parser = key)]
+    pub semaphore_key: Vec<i32>,
+    /// Remove the queue with this id
+    #[arg(long, short = 'q', value_name = "ID")]
+    pub queue_id: Vec<i32>,
+    /// Remove the queue with this key
+    #[arg(long, short = 'Q', value_name = "KEY", value_parser = key)]
+    pub queue_key: Vec<i32>,
+    /// Remove everything in the pool
+    #[arg(long, short)]
+    pub all: bool,
+}
+
+/// A key, decimal, or hexadecimal after `0x`.
+fn key(text: &str) -> std::result::Result<i32, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok().map(|key| key as i32),
+        None => text.parse().ok(),
+    };
+    number.ok_or_else(|| "a key is a decimal number, or a hexadecimal one after 0x".into())
+}
+
 /// Lists the IPC objects in pools.
-pub fn ipcs(ipcs: &args::Ipcs) -> Result<u8> {
+pub fn ipcs(ipcs: &Ipcs) -> Result<u8> {
     let mut seen = Vec::new();
     let mut code = 0;
     for pool in find(ipcs.pool.as_deref())? {
@@ -130,7 +193,7 @@ pub struct All<'a> {
 }
 
 /// Removes IPC objects.
-pub fn ipcrm(ipcrm: &args::Ipcrm) -> Result<u8> {
+pub fn ipcrm(ipcrm: &Ipcrm) -> Result<u8> {
     let targets = targets(ipcrm);
     if targets.is_empty() {
         return Err(Error::new("it was not said what to remove")
@@ -155,7 +218,7 @@ pub fn ipcrm(ipcrm: &args::Ipcrm) -> Result<u8> {
     Ok(u8::from(!failures.is_empty()))
 }
 
-fn targets(ipcrm: &args::Ipcrm) -> Vec<Target> {
+fn targets(ipcrm: &Ipcrm) -> Vec<Target> {
     let mut out = Vec::new();
     let kinds = [
         (Kind::Segment, &ipcrm.shmem_id, &ipcrm.shmem_key),
@@ -170,4 +233,17 @@ fn targets(ipcrm: &args::Ipcrm) -> Vec<Target> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read() {
+        assert_eq!(key("0x1234"), Ok(0x1234));
+        assert_eq!(key("0xffffffff"), Ok(-1));
+        assert_eq!(key("-5"), Ok(-5));
+        assert!(key("0x").is_err() && key("x").is_err() && key("0x100000000").is_err());
+    }
 }

@@ -1,20 +1,20 @@
-//! The commands `vshmem up`, `restart`, `ps` and `down`.
+//! The commands `vshmem ps`, `restart` and `down`.
 
 use crate::age::{age, show_age};
+use crate::args::ClusterArg;
+use crate::complete::values;
 use crate::json::print_document;
 use crate::output::print;
+use crate::size;
 use crate::table::{or_dash, Table};
-use crate::{args, changes, description, size};
+use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Display;
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use vshmem_base::{interrupt, Result};
-use vshmem_cluster::change::apply::Permitted;
 use vshmem_cluster::host::cluster::{self, health, list, Listed};
 use vshmem_cluster::host::restart;
-use vshmem_cluster::host::up::{self, UpOptions};
 use vshmem_devices::choose::Assigned;
 use vshmem_guest::settings::uplink::{Addresses, Card};
 use vshmem_hypervisor::launcher;
@@ -34,6 +34,58 @@ use vshmem_placement::pages::Given;
 use vshmem_placement::plan::{Guest, Placed};
 use vshmem_placement::rules::Rules;
 
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem ps
+  vshmem ps --json | jq -r '.clusters[].machines[].name'
+
+Nothing is changed. A machine that has died is shown with its last output; vshmem restart starts it again, with the pool
+as it is, and vshmem down removes the cluster. What the machine held in a pool is released when vshmem agent serves the
+pool, by vshmem restart, and by vshmem check.")]
+pub struct Ps {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem restart                           all machines that died
+  vshmem restart vm1
+  vshmem restart -c other vm0 vm2
+
+A machine that runs is turned off first, like a power failure, once everything that it needs to start again has been
+found. What its processes held in pools is released; other machines run on, and pools stay as they are. The machine then
+has the pools that it began with; those that it was granted later have to be granted again.")]
+pub struct Restart {
+    #[command(flatten)]
+    pub cluster: ClusterArg,
+    /// The machines; by default, all of the cluster that died
+    #[arg(value_name = "VM", add = values::machines())]
+    pub machines: Vec<String>,
+    /// Time limit for booting each machine, in seconds
+    #[arg(long, default_value_t = 120, value_name = "SECONDS")]
+    pub timeout: u64,
+    /// Print no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem down
+  vshmem down --all")]
+pub struct Down {
+    #[command(flatten)]
+    pub cluster: ClusterArg,
+    /// All your clusters, whatever --cluster says
+    #[arg(long)]
+    pub all: bool,
+}
+
 /// Each machine's member in the cluster's pool.
 fn members(listed: &Listed) -> Vec<Option<Member>> {
     let pool = find(Some(&launcher::table::of(&listed.record).pool_reference(&listed.record)))
@@ -49,42 +101,8 @@ fn members(listed: &Listed) -> Vec<Option<Member>> {
     listed.record.machines.iter().map(|machine| of(&machine.name)).collect()
 }
 
-/// Starts machines.
-pub fn up(up: &args::Up) -> Result<u8> {
-    if up.schema {
-        return print(&description::schema()).map(|()| 0);
-    }
-    let begun = Instant::now();
-    interrupt::watch();
-    let (launcher, options) = description::options(up)?;
-    let up_options = UpOptions { timeout: Duration::from_secs(up.timeout), overcommit: up.overcommit };
-    if up.dry_run {
-        return changes::show(&options);
-    }
-    let quiet = up.quiet;
-    let permitted = Permitted { remove: up.remove, restart: up.restart, overcommit: up.overcommit };
-    if up.file.is_some() && changes::update(&options, permitted, up_options.timeout, quiet)? {
-        return Ok(0);
-    }
-    let mut tell = changes::progress_printer("up", quiet);
-    let record = up::up(launcher, &options, up_options, &mut tell)?;
-    if !quiet {
-        let names: Vec<_> = record.machines.iter().map(|m| m.name.as_str()).collect();
-        print(&format!(
-            "{} up in {:.1} s, sharing a pool of {}\n",
-            names.join(", "),
-            begun.elapsed().as_secs_f64(),
-            size::show(record.pool_size)
-        ))?;
-        if std::io::stderr().is_terminal() {
-            eprintln!("Try: vshmem exec {} -- uname -a; vshmem run -- PROGRAM; vshmem down", names[0]);
-        }
-    }
-    Ok(0)
-}
-
 /// Restarts machines.
-pub fn restart(restart: &args::Restart) -> Result<u8> {
+pub fn restart(restart: &Restart) -> Result<u8> {
     let begun = Instant::now();
     interrupt::watch();
     let mut tell = |step: Progress| {
@@ -105,7 +123,7 @@ pub fn restart(restart: &args::Restart) -> Result<u8> {
 }
 
 /// Lists machines.
-pub fn ps(ps: &args::Ps) -> Result<u8> {
+pub fn ps(ps: &Ps) -> Result<u8> {
     let (attached, listed) = (attached_machines()?, list()?);
     let all = All {
         clusters: listed.iter().map(Cluster::of).collect(),
@@ -470,7 +488,7 @@ impl<'a> AttachedMachine<'a> {
 }
 
 /// Ends machines.
-pub fn down(down: &args::Down) -> Result<u8> {
+pub fn down(down: &Down) -> Result<u8> {
     let one = (!down.all).then_some(down.cluster.cluster.as_str());
     cluster::down(one)?;
     Ok(0)

@@ -13,7 +13,6 @@ mod changes;
 mod check;
 mod commands;
 mod complete;
-mod description;
 mod devices;
 mod doctor;
 mod explain;
@@ -39,6 +38,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod top;
+mod up;
 mod xen;
 
 use commands::Command;
@@ -87,7 +87,7 @@ fn answer(words: Vec<OsString>) -> Result<u8> {
 
 fn perform(command: Command, further: Vec<more::More>) -> Result<u8> {
     match command {
-        Command::Up(up) => machines::up(&up),
+        Command::Up(up) => up::up(&up),
         Command::Ps(ps) => machines::ps(&ps),
         Command::Exec(exec) => run::exec(exec),
         Command::Shell(shell) => run::shell(shell),

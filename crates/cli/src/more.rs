@@ -1,6 +1,6 @@
 //! Further commands of `vshmem run ... : ...`, on one line as with mpirun.
 
-use crate::args::{MoreRun, Run};
+use crate::run::{MoreRun, Run};
 use clap::error::Result;
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};

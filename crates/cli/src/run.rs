@@ -1,6 +1,9 @@
 //! The commands `vshmem exec`, `vshmem shell` and `vshmem run`.
 
-use crate::{args, explain};
+use crate::args::{ClusterArg, CommandLine, CommandOptions, EXIT_CODES};
+use crate::complete::values;
+use crate::explain;
+use clap::{Args, Parser};
 use std::ffi::OsString;
 use std::path::Path;
 use vshmem_base::{error, library, user::Identity, Error, Result};
@@ -11,11 +14,118 @@ use vshmem_session::commands::job::Job;
 use vshmem_session::commands::location::Location;
 use vshmem_session::commands::run::{self, RunOptions};
 
+#[derive(Args)]
+#[command(after_help = format!("\
+Examples:
+  vshmem exec vm0 -- uname -a
+  vshmem exec vm1 -- sh -c 'echo $HOSTNAME' < input
+  vshmem exec -u root vm0 -- dmesg
+  vshmem exec -t vm0 -- top
+
+The command runs as the calling user, in the same directory and environment as far as the machine has them. Output, input,
+signals and the exit code are passed on. With -t the program has your terminal, and gets ctrl-C itself: editors, debuggers
+and full-screen programs work. If the machine does not answer, ctrl-C ends vshmem after three seconds; if nobody
+reads the output, as where a pager waits, a second one after five.
+
+{EXIT_CODES}"))]
+pub struct Exec {
+    #[command(flatten)]
+    pub cluster: ClusterArg,
+    #[command(flatten)]
+    pub how: CommandOptions,
+    /// Don't pass on standard input
+    #[arg(long, short = 'n')]
+    pub no_stdin: bool,
+    /// Give the command your terminal
+    #[arg(long, short, conflicts_with = "no_stdin")]
+    pub tty: bool,
+    /// The machine
+    #[arg(value_name = "VM", add = values::machines())]
+    pub machine: String,
+    #[command(flatten)]
+    pub line: CommandLine,
+}
+
+#[derive(Args)]
+#[command(after_help = format!("\
+Examples:
+  vshmem shell vm0
+  vshmem shell -u root vm1
+  vshmem shell -e SHELL=/bin/sh -C / vm0
+
+Runs your login shell ($SHELL), or /bin/sh if the machine does not have it, as vshmem exec -t does.
+
+{EXIT_CODES}"))]
+pub struct Shell {
+    #[command(flatten)]
+    pub cluster: ClusterArg,
+    #[command(flatten)]
+    pub how: CommandOptions,
+    /// The machine
+    #[arg(value_name = "VM", add = values::machines())]
+    pub machine: String,
+}
+
+#[derive(Args)]
+#[command(override_usage = "vshmem run [OPTIONS] -- <COMMAND>... [: [OPTIONS] -- <COMMAND>...]...", after_help = format!("\
+Examples:
+  vshmem run -- ./a.out                             one process in each machine
+  vshmem run --vm vm0 -- ./server : --vm vm1 -- ./client
+  vshmem run --local -n 2 -- python3 program.py     two processes on this kernel
+  vshmem run --local -- ./a.out                     one, in place of vshmem itself
+  vshmem run -n 64 -- ./a.out                       64, distributed to the machines
+  VSHMEM_KEYS=0x1000-0x1fff vshmem run -- ./a.out   only these keys go to Vshmem
+
+The program's System V calls go to the pool that the machines share (libvshmem.so is preloaded). VSHMEM_RANK and
+VSHMEM_SIZE tell each process its number and the number of processes; the first process gets standard input. When one
+process fails, the others are ended, as by mpirun; the exit code is that of the first to fail. If there are several
+processes, each line of output begins with the name of its machine. A machine takes 1024 processes of one run. A command
+behind a colon has the cluster of the first, and options of its own besides.
+
+{EXIT_CODES}"))]
+pub struct Run {
+    #[command(flatten)]
+    pub cluster: ClusterArg,
+    #[command(flatten)]
+    pub how: CommandOptions,
+    /// The machines, instead of all
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "VM,...",
+        add = values::machines(),
+        conflicts_with = "local"
+    )]
+    pub vm: Vec<String>,
+    /// On this kernel, not in a machine
+    #[arg(long)]
+    pub local: bool,
+    /// Number of processes, distributed to the machines in turn
+    #[arg(short = 'n', long = "processes", value_name = "N")]
+    pub processes: Option<u32>,
+    /// Let the other processes go on when one fails
+    #[arg(long, short)]
+    pub keep_going: bool,
+    /// Don't begin each line of output with the name of its machine
+    #[arg(long)]
+    pub no_prefix: bool,
+    #[command(flatten)]
+    pub line: CommandLine,
+}
+
+/// The further commands of `run`, behind a colon.
+#[derive(Parser)]
+#[command(name = "vshmem run ... :", no_binary_name = true)]
+pub struct MoreRun {
+    #[command(flatten)]
+    pub run: Run,
+}
+
 /// The shell that every machine has.
 const SHELL: &str = "/bin/sh";
 
 /// Runs a command in one machine.
-pub fn exec(exec: args::Exec) -> Result<u8> {
+pub fn exec(exec: Exec) -> Result<u8> {
     let mut job = job_in(&exec.cluster, exec.machine, &exec.how)?;
     job.request.argv = exec.line.command;
     job.request.stdin = !exec.no_stdin;
@@ -23,7 +133,7 @@ pub fn exec(exec: args::Exec) -> Result<u8> {
 }
 
 /// Runs a login shell in one machine, in a terminal.
-pub fn shell(shell: args::Shell) -> Result<u8> {
+pub fn shell(shell: Shell) -> Result<u8> {
     let mut job = job_in(&shell.cluster, shell.machine, &shell.how)?.with_terminal()?;
     let mut variables = job.request.env.iter();
     let own = variables.find(|(name, path)| name == "SHELL" && Path::new(path).is_absolute());
@@ -34,7 +144,7 @@ pub fn shell(shell: args::Shell) -> Result<u8> {
 }
 
 /// A job in one machine; its command is to be filled in.
-fn job_in(cluster: &args::ClusterArg, machine: String, how: &args::CommandOptions) -> Result<Job> {
+fn job_in(cluster: &ClusterArg, machine: String, how: &CommandOptions) -> Result<Job> {
     let (record, machines) = find(&cluster.cluster, &[machine])?;
     let machine = machines.into_iter().next().expect("find returns what it was asked for");
     let label = machine.name.clone();
@@ -47,7 +157,7 @@ fn run_alone(job: Job) -> Result<u8> {
 }
 
 /// Runs programs on Vshmem.
-pub fn run(first: args::Run, further: Vec<args::Run>) -> Result<u8> {
+pub fn run(first: Run, further: Vec<Run>) -> Result<u8> {
     let library = library::find()?;
     explain::check_variables(&library)?;
     let prefix = !first.no_prefix;
@@ -65,7 +175,7 @@ pub fn run(first: args::Run, further: Vec<args::Run>) -> Result<u8> {
     run::run(&jobs, RunOptions { prefix, keep_going, insist: true, silent: false })
 }
 
-fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> {
+fn add_jobs(part: Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> {
     explain::warn_of_program(&part);
     let locations = locations(&part)?;
     let identity = identity(&part.how)?;
@@ -87,7 +197,7 @@ fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> 
 }
 
 /// The label and the location of each process.
-fn locations(part: &args::Run) -> Result<Vec<(String, Location)>> {
+fn locations(part: &Run) -> Result<Vec<(String, Location)>> {
     if part.processes == Some(0) {
         return Err(Error::new("-n 0 would run nothing; the least is 1").code(2));
     }
@@ -121,7 +231,7 @@ fn preload(library: &Path) -> OsString {
 }
 
 /// The user that a command runs as.
-pub fn identity(how: &args::CommandOptions) -> Result<Identity> {
+pub fn identity(how: &CommandOptions) -> Result<Identity> {
     match &how.user {
         Some(user) => Identity::parse(user),
         None => Ok(Identity::current()),
@@ -129,7 +239,7 @@ pub fn identity(how: &args::CommandOptions) -> Result<Identity> {
 }
 
 /// The variables that `--env` sets.
-pub fn changes(how: &args::CommandOptions) -> Result<Vec<(OsString, OsString)>> {
+pub fn changes(how: &CommandOptions) -> Result<Vec<(OsString, OsString)>> {
     how.env
         .iter()
         .map(|change| match change.split_once('=') {

@@ -68,7 +68,7 @@ fn schema_of(which: Documents) -> Schema {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::description;
+    use crate::up;
     use serde_json::Value;
     use vshmem_base::document::VERSION;
 
@@ -111,7 +111,7 @@ mod tests {
     }
     #[test]
     fn the_schema_of_a_description_is_written_down() {
-        let schema = description::schema();
+        let schema = up::schema();
         let read: Value = serde_json::from_str(&schema).unwrap();
         check(&read, "cluster");
         let file = format!("{}/../../docs/schemas/cluster.json", env!("CARGO_MANIFEST_DIR"));

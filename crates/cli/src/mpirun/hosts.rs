@@ -1,7 +1,7 @@
 //! The hosts of a job: machines of a cluster, or places that a command prefix reaches.
 
 use super::args::Mpirun;
-use crate::args;
+use crate::args::ClusterArg;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use vshmem_base::{error, Error, Result};
@@ -73,7 +73,7 @@ fn named(job: &Mpirun) -> Result<Vec<NamedHost>> {
     Ok(job.vm.iter().map(named).collect())
 }
 
-fn machines(cluster: &args::ClusterArg, named: &[NamedHost], pool: Option<&str>) -> Result<Vec<Host>> {
+fn machines(cluster: &ClusterArg, named: &[NamedHost], pool: Option<&str>) -> Result<Vec<Host>> {
     let names: Vec<String> = named.iter().map(|named| named.name.clone()).collect();
     let (record, machines) = find(&cluster.cluster, &names)?;
     check_network(&record, &machines)?;

@@ -1,7 +1,7 @@
 //! The display of `vshmem top`, as lines of text.
 
+use super::Sort;
 use crate::age::age;
-use crate::args::Sort;
 use crate::size;
 use crate::table::{member_row, or_dash, since, waiter_row, Table, MEMBER_HEADING, WAITER_HEADING};
 use std::cmp::Ordering;

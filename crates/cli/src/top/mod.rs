@@ -4,8 +4,9 @@ mod frame;
 mod screen;
 mod watch;
 
-use crate::args;
+use crate::complete::values;
 use crate::output::print;
+use clap::{Args, ValueEnum};
 use frame::View;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,6 +18,56 @@ use vshmem_base::{interrupt, Result};
 use vshmem_inspect::sample::Sample;
 use watch::Watch;
 
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem top                               all your pools; q quits
+  vshmem top --pool cluster.default --sort waiting
+  vshmem top --once                        the traffic of one second, as text
+  vshmem top --json --interval 5 | jq .pools[].rates
+
+Keys: q quit; m, b, w, u, i sort by rate, bytes, waiting, last use, id; r reverses; t shows the threads that wait
+instead of the IPC objects; arrows, page keys and Home scroll. If the output is not a terminal, each sample is
+printed in full. No lock is taken, so programs are not delayed.")]
+pub struct Top {
+    /// Only this pool: a name, or a path with a slash
+    #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL", add = values::pools())]
+    pub pool: Option<String>,
+    /// Seconds between samples, at least 0.1
+    #[arg(long, short = 'n', default_value_t = 1.0, value_name = "SECONDS", value_parser = seconds)]
+    pub interval: f64,
+    /// One sample, after one interval
+    #[arg(long, short = '1')]
+    pub once: bool,
+    /// A line of JSON for each sample
+    #[arg(long)]
+    pub json: bool,
+    /// How IPC objects are sorted
+    #[arg(long, short, value_enum, default_value_t = Sort::Rate)]
+    pub sort: Sort,
+}
+
+/// The order of IPC objects.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// By messages per second
+    Rate,
+    /// By bytes in them
+    Bytes,
+    /// By waiting threads
+    Waiting,
+    /// By last use
+    Used,
+    /// By id
+    Id,
+}
+
+fn seconds(text: &str) -> std::result::Result<f64, String> {
+    let number = text.parse::<f64>().ok();
+    let good = number.filter(|seconds| (0.1..=3600.0).contains(seconds));
+    good.ok_or_else(|| "an interval is a number of seconds from 0.1 to 3600".into())
+}
+
 /// One line of `--json`.
 #[derive(Serialize, JsonSchema)]
 pub struct Line<'a> {
@@ -27,7 +78,7 @@ pub struct Line<'a> {
 }
 
 /// Runs until the user stops it.
-pub fn top(top: &args::Top) -> Result<u8> {
+pub fn top(top: &Top) -> Result<u8> {
     let mut watch = Watch::new(top.pool.clone());
     let interval = Duration::from_secs_f64(top.interval.clamp(0.1, 3600.0));
     let mut view = View::new(top.sort);

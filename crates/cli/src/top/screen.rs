@@ -2,7 +2,7 @@
 
 use super::frame::{lines, Line, View};
 use super::watch::Watch;
-use crate::args::Sort;
+use super::Sort;
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crossterm::style::{Attribute, Print, SetAttribute};

@@ -1,9 +1,9 @@
-//! The description of a cluster, by a file or by the options of `vshmem up`: both become a
+//! The description of a cluster, by a file or by the options of `vshmem up`: both are declared by
 //! [`cluster::Description`], which becomes the options of the cluster.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | [`cluster`], [`network`] | the description of a cluster, and of its networks |
+//! | [`cluster`], [`network`], `values` | the description of a cluster, and of its networks |
 //! | [`mod@file`] | the file of a description, and the places of mistakes in it |
 //! | [`fault`] | a mistake in a description |
 //! | [`mod@via`] | the launcher of the machines |
@@ -20,4 +20,5 @@ pub mod resolve;
 #[cfg(test)]
 pub mod testing;
 mod uplink;
+mod values;
 pub mod via;

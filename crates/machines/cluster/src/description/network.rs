@@ -1,5 +1,6 @@
 //! The description of networks: the one between the machines, and the one of their uplink.
 
+use clap::Args;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
@@ -13,27 +14,47 @@ use vshmem_guest::settings::uplink::Static;
 const DHCP: &str = "dhcp";
 
 /// The networks that the machines are on.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Network {
     /// A network between the machines, which then reach each other by name; by default, if the hypervisor has
     /// one.
+    #[arg(skip)]
     pub private: Option<bool>,
     /// Machines reach what this host reaches, by the program passt, and nobody reaches them.
-    pub user: Option<bool>,
+    #[arg(
+        long = "user-net",
+        conflicts_with_all = ["bridge", "tap"],
+        help = "A network outside for the machines: what this host reaches, by the program passt"
+    )]
+    pub user: bool,
     /// The bridge of this host that machines are in. An ordinary user needs the hypervisor's bridge helper,
     /// which the host must allow to use it.
+    #[arg(
+        long,
+        value_name = "BRIDGE",
+        conflicts_with = "tap",
+        help = "A network outside for the machines: this bridge of the host, whose DHCP server gives them addresses"
+    )]
     pub bridge: Option<String>,
     /// The tap device that a machine has, such as "tap%d", in which %d is the machine's index: one of this
     /// user's that exists, or for root also a new one, which is gone with the machine.
+    #[arg(
+        long,
+        value_name = "TAP",
+        help = "A network outside for the machines: the tap device of this name, in which %d is a machine's index"
+    )]
     pub tap: Option<String>,
     /// The machines' addresses in the bridge, or on their tap devices: "dhcp", which is the default, or that
     /// of the first machine and the bits of the net mask, such as "10.0.0.1/24", from which the others count
     /// up.
+    #[arg(skip)]
     pub address: Option<Address>,
     /// The router to other networks, where addresses are not from a DHCP server.
+    #[arg(skip)]
     pub gateway: Option<Ipv4Addr>,
     /// Servers of names, where addresses are not from a DHCP server.
+    #[arg(skip)]
     pub dns: Vec<Ipv4Addr>,
 }
 
@@ -124,15 +145,15 @@ impl Network {
     /// This description with the values of another one in place of its own.
     pub fn overridden_by(self, other: Network) -> Network {
         // Of these there is one.
-        let ours = match (other.user, &other.bridge, &other.tap) {
-            (Some(true), ..) | (_, Some(_), _) | (.., Some(_)) => (None, None, None),
-            _ => (self.user, self.bridge, self.tap),
+        let outside = match (other.user, &other.bridge, &other.tap) {
+            (false, None, None) => (self.user, self.bridge, self.tap),
+            _ => (other.user, other.bridge, other.tap),
         };
         Network {
             private: other.private.or(self.private),
-            user: other.user.or(ours.0),
-            bridge: other.bridge.or(ours.1),
-            tap: other.tap.or(ours.2),
+            user: outside.0,
+            bridge: outside.1,
+            tap: outside.2,
             address: other.address.or(self.address),
             gateway: other.gateway.or(self.gateway),
             dns: if other.dns.is_empty() { self.dns } else { other.dns },

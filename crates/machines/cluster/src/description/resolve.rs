@@ -102,7 +102,7 @@ impl Description {
             let what = format!("{} places its machines itself", facts.name);
             return Err(Fault::new(&["placement"], what));
         }
-        if placement.smt == Some(true) && !placement.rules().policy.pins_alone() {
+        if placement.smt && !placement.rules().policy.pins_alone() {
             let what =
                 "SMT siblings are given to virtual cores that are pinned: policies pinned and numa-first";
             return Err(Fault::new(&["placement", "smt"], what));

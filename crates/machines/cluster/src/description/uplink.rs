@@ -14,7 +14,7 @@ const INDEX: &str = "%d";
 impl Network {
     /// The means by which machines are connected with a network outside, and its key.
     fn means(&self) -> Result<Option<(Means, &'static str)>, Fault> {
-        let user = self.user.unwrap_or_default().then_some((Means::User, "user"));
+        let user = self.user.then_some((Means::User, "user"));
         let bridge = self.bridge.clone().map(|name| (Means::Bridge(name), "bridge"));
         let tap = self.tap.clone().map(|name| (Means::Tap(name), "tap"));
         let mut all = [user, bridge, tap].into_iter().flatten();
