@@ -56,7 +56,7 @@ test: ## what every change needs (ten minutes); installs what it needs as demo d
 	@scripts/prepare.sh --install build
 	@scripts/prepare.sh --install $(or $(SUITES),$(shell scripts/test.sh --list-quick)) || echo 'Suites are skipped for what is missing.'
 	@$(MAKE) --no-print-directory build
-	@scripts/test.sh $(SUITES)
+	@scripts/test.sh $(or $(SUITES),$(LANE))
 
 test-all: ## lint and every test suite (three quarters of an hour)
 	@scripts/prepare.sh --install build test lint || echo 'Suites are skipped for what is missing.'

@@ -5,14 +5,17 @@
 #   scripts/test.sh --all         all suites; of machines and mpi, which run in Debian 13 (suite machines13),
 #                                 a few cases here
 #   scripts/test.sh NAME...       only these, whole
+#   scripts/test.sh --ci          what CI runs: of --all, a third of the cases of machines and mpi, another one
+#                                 for each commit, and of the heavy suites those whose code has changed since
+#                                 they passed here, as docs/tested says, or whose turn it is
 #   scripts/test.sh --list        the names of all
-#   scripts/test.sh --list-quick  and of the former
+#   scripts/test.sh --list-quick  of the first, and --list-ci of CI's
 #
 # Ends with "N passed, N failed", and how many were skipped if any was; fails if any suite failed. A suite
 # that is missing has failed. One is skipped for which packages are missing, or that says that it can't be run
-# here (exit status 77); parts of suites are, with a line that begins with "skip". With CI=true, missing
-# packages are a failure. Output is shown as it comes, with CI=true only what failed; what each suite printed
-# is also kept in target/test/NAME.log.
+# here (exit status 77), or for which there is no time before TEST_UNTIL (seconds since 1970); parts of suites
+# are, with a line that begins with "skip". With CI=true, missing packages are a failure. Output is shown as it
+# comes, with CI=true only what failed; what each suite printed is also kept in target/test/NAME.log.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -46,7 +49,7 @@ install|10m|scripts/check-install.sh|scripts/check-install.sh
 bindings|10m|tests/bindings/run.sh|tests/bindings/run.sh
 packages|25m|tests/packages/run.sh|tests/packages/run.sh
 kmod|15m|tests/kmod/run.sh|tests/kmod/run.sh
-debian13|25m|tests/debian13/run.sh|env MACHINES_CASES=grant tests/debian13/run.sh unit conformance hostile install machines
+debian13|25m|tests/debian13/run.sh|env MACHINES_CASES=grant tests/debian13/run.sh ${DEBIAN13_UNIT-unit} conformance hostile install machines
 machines13|50m|tests/debian13/run.sh|env RESULTS=$root/target/machines13 tests/debian13/run.sh --built machines mpi
 machines|30m|tests/machines/run.sh|tests/machines/run.sh
 mpi|20m|tests/mpi/run.sh|tests/mpi/run.sh
@@ -81,6 +84,51 @@ packages|debian packaging tests/packages
 TABLE
 }
 
+# suite | what it tests alone, or turn: run by CI if that has changed since it passed | turn in which CI runs it anyhow
+rare() {
+    cat <<'TABLE'
+models|crates/sysv/pool crates/sysv/ipc crates/sysv/wait|
+miri|crates/sysv/pool crates/sysv/ipc scripts/miri.sh|
+aarch64|crates/sysv tests/aarch64|
+differential|crates/sysv/ipc crates/sysv/capi tests/differential|
+crash|crates/sysv/ipc crates/sysv/pool tests/crash|
+sanitize|crates/sysv scripts/sanitize.sh|
+kmod|kmod tests/kmod|
+fuzz|fuzz scripts/fuzz.sh crates/sysv/pool crates/sysv/ipc|0
+kvm|:(glob)crates/**/ivshmem/** crates/machines/hypervisor/src/qemu kmod tests/kvm|1
+xen|:(glob)crates/**/xen/** kmod tests/xen|2
+packages|debian packaging tests/packages|0
+TABLE
+}
+
+# Whose turn it is: each commit has another one than the last.
+turn() {
+    echo $(($(git rev-list --count HEAD 2>/dev/null || echo 0) % 3))
+}
+
+ci_suites() { # all but heavy suites of which a run would tell nothing new
+    rare >"$logs/rare"
+    for suite in $(names); do
+        IFS='|' read -r _ paths its <<LINE
+$(grep "^$suite|" "$logs/rare" || echo "$suite||$(turn)")
+LINE
+        set -f
+        # shellcheck disable=SC2086 # a list of words
+        if [ "$its" = "$(turn)" ] || ! python3 scripts/tested.py unchanged "$suite" $paths; then
+            printf '%s ' "$suite"
+        fi
+        set +f
+    done
+}
+
+third() { # third NAME...: those of this turn
+    number=$(turn)
+    for name; do
+        [ $((number % 3)) -ne 0 ] || printf '%s ' "$name"
+        number=$((number + 1))
+    done
+}
+
 changed() { # changed PATH...: since this branch left main, by commits or without
     since=HEAD differs=0
     for main in origin/HEAD origin/main main; do
@@ -106,9 +154,13 @@ left_out() { # left_out SUITE...: what was not run of the tests, and why
     [ "$lane" != quick ] ||
         echo "suites that all changes need once, or whose code this branch has not changed (make test-all):" \
             "$(names | grep -vxF "$(printf '%s\n' "$@")" | xargs)"
+    [ "$lane" != ci ] ||
+        echo "suites that passed here as docs/tested says, with the same code, and whose turn it is not:" \
+            "$(names | grep -vxF "$(printf '%s\n' "$@")" | xargs)"
     where="make test-all"
-    if [ "$lane" = all ]; then
+    if [ "$lane" = all ] || [ "$lane" = ci ]; then
         where="they run in Debian 13, suite machines13"
+        [ "$lane" = all ] || where="$where, a third of them in each turn"
         echo "cases of mpi but $ALL_MPI_CASES: minutes each (make test where mpi has changed, make soak)"
     fi
     [ -z "${MACHINES_CASES:-}" ] || echo "cases of machines but $MACHINES_CASES: $where"
@@ -146,7 +198,7 @@ excerpt() { # excerpt LOG STATUS: what to know of a suite afterwards
 }
 
 run_suite() { # run_suite NAME LIMIT NEEDS COMMAND
-    printf '\n==== %s (at most %s): %s\n' "$1" "$2" "$4"
+    printf '\n==== %s (at most %s s): %s\n' "$1" "$2" "$4"
     if [ ! -e "$3" ]; then
         echo "$3 is not there, so the suite $1 can't run: the checkout is incomplete." | tee "$logs/$1.log"
         return 1
@@ -179,7 +231,7 @@ run_suite() { # run_suite NAME LIMIT NEEDS COMMAND
     case $status in
     0) return 0 ;;
     77) echo "The suite $1 was skipped: it says above why." && return 77 ;;
-    124 | 137) echo "The suite $1 was ended after its limit of $2." ;;
+    124 | 137) echo "The suite $1 was ended after its limit of $2 s." ;;
     *) echo "The suite $1 failed with status $status; its output is in target/test/$1.log." ;;
     esac
     return 1
@@ -189,11 +241,17 @@ lane='' foreground=''
 case ${1:-} in
 --list) names && exit 0 ;;
 --list-quick) quick && exit 0 ;;
+--list-ci) ci_suites && exit 0 ;;
 --all) # shellcheck disable=SC2046 # a list of words
     set -- $(names)
     lane=all ;;
---beside) # shellcheck disable=SC2086 # a list of words
-    set -- $BESIDE
+--ci) # shellcheck disable=SC2046 # a list of words
+    set -- $(ci_suites)
+    ! python3 scripts/tested.py unchanged lab lab || export LAB_QUICK=1
+    [ "$(turn)" -eq 0 ] || export DEBIAN13_UNIT=
+    lane=ci ;;
+--beside)
+    shift
     lane=beside foreground=--foreground ;;
 '') # shellcheck disable=SC2046 # a list of words
     set -- $(quick)
@@ -219,8 +277,18 @@ judge() { # judge NAME [FACTOR]: with so many times its limit
 $entry
 LINE
     began=$(date +%s)
+    limit=$((${limit%m} * 60 * ${2:-1}))
     status=0
-    run_suite "$1" "$((${limit%m} * ${2:-1}))m" "$needs" "$command" || status=$?
+    if [ -z "${TEST_UNTIL:-}" ] || [ "$began" -lt "$TEST_UNTIL" ]; then
+        # What has begun may take ten minutes longer.
+        [ -z "${TEST_UNTIL:-}" ] || [ $((began + limit)) -lt $((TEST_UNTIL + 600)) ] ||
+            limit=$((TEST_UNTIL + 600 - began))
+        run_suite "$1" "$limit" "$needs" "$command" || status=$?
+    else
+        printf '\n==== %s\nskip    the suite %s: this host has taken so long that its time is up\n' "$1" "$1" |
+            tee "$logs/$1.log"
+        status=77
+    fi
     parts=$(grep -ac '^skip' "$logs/$1.log" || true)
     case $status in
     0) verdict=passed ;;
@@ -238,31 +306,46 @@ if [ "$lane" = beside ]; then
     done
     exit 0
 fi
+among() { # among NAME LIST: is it in it?
+    case " $2 " in
+    *" $1 "*) return 0 ;;
+    esac
+    return 1
+}
 for name in "$@"; do rm -f "$logs/$name.verdict" "$logs/$name.times"; done
-beside=
-if [ "$lane" = all ] && [ "$(nproc)" -gt 1 ]; then
+beside='' besides=''
+if [ "$(nproc)" -gt 1 ] && { [ "$lane" = all ] || [ "$lane" = ci ]; }; then
+    for name in $BESIDE; do
+        ! among "$name" "$*" || besides="$besides $name"
+    done
     # Processors are shared out by session (sched(7), autogroups): nice counts only within one.
-    setsid sh -c '{ echo 10 >/proc/self/autogroup; } 2>/dev/null; exec nice -n 19 scripts/test.sh --beside' \
-        </dev/null &
+    # shellcheck disable=SC2016,SC2086 # another shell expands it; a list of words
+    setsid sh -c '{ echo 10 >/proc/self/autogroup; } 2>/dev/null; exec nice -n 19 scripts/test.sh --beside "$@"' \
+        sh $besides </dev/null &
     beside=$!
     trap 'kill -TERM -- "-$beside" 2>/dev/null' EXIT
     trap 'exit 130' HUP INT TERM
 fi
 for name in "$@"; do
-    case " ${beside:+$BESIDE} " in
-    *" $name "*) continue ;;
+    ! among "$name" "$besides" || continue
+    case $lane/$name in
+    all/machines13) export MPI_CASES="$ALL_MPI_CASES" ;;
+    ci/machines13)
+        # shellcheck disable=SC2046,SC2086 # lists of words
+        MPI_CASES=$(third $ALL_MPI_CASES) MACHINES_CASES=$(third $(tests/machines/run.sh --list))
+        export MPI_CASES MACHINES_CASES
+        ;;
     esac
-    [ "$lane/$name" != all/machines13 ] || export MPI_CASES="$ALL_MPI_CASES"
     judge "$name"
     # What ran there is sampled here.
-    if [ "$lane/$name" = all/machines13 ] && ! grep -q '^skipped' "$logs/machines13.verdict"; then
+    if among "$lane/$name" "all/machines13 ci/machines13" && ! grep -q '^skipped' "$logs/$name.verdict"; then
         export MACHINES_CASES="$QUICK_CASES" MPI_CASES="$QUICK_MPI_CASES"
     fi
 done
 if [ -n "$beside" ]; then
     wait "$beside" || true
     trap - EXIT
-    for name in $BESIDE; do cat "$logs/$name.said"; done
+    for name in $besides; do cat "$logs/$name.said"; done
 fi
 
 passed=0

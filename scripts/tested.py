@@ -5,6 +5,8 @@
     tested.py keep FILE...                takes such records into docs/tested/, suite by suite
     tested.py write                       makes docs/tested.md and README's sentence of docs/tested/
     tested.py check                       says whether they are made of it (lint does)
+    tested.py unchanged SUITE PATH...     succeeds if the suite passed on this system, as is kept, at a
+                                          commit since which nothing at the paths has changed
 
 A run of a checkout that has changes which are not committed is not kept.
 """
@@ -142,8 +144,7 @@ def keep(files):
         changed = [suite for suite, of in told["suites"].items() if of["commit"].endswith("+")]
         if changed:
             sys.exit(f"{file}: {', '.join(changed)} ran with changes that are not committed")
-        name = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\.\d+$", "", told["system"]).lower())
-        kept = KEPT / f"{name}.json"
+        kept = kept_file(told["system"])
         before = json.loads(kept.read_text()) if kept.exists() else {"versions": {}, "suites": {}}
         told["versions"] = {**before["versions"], **told["versions"]}
         run = {suite: of for suite, of in told["suites"].items() if of["outcome"] != "skipped"}
@@ -154,6 +155,28 @@ def keep(files):
 def kept():
     """All systems' records, the newest system first."""
     return [json.loads(file.read_text()) for file in sorted(KEPT.glob("*.json"), reverse=True)]
+
+
+def kept_file(name):
+    """The file of the records of a system of this name."""
+    return KEPT / f"{re.sub(r'[^a-z0-9]+', '-', re.sub(r'[.][0-9]+$', '', name).lower())}.json"
+
+
+def unchanged(suite, paths):
+    """Whether the suite's last record on this system tells what a run of it now would."""
+    file = kept_file(system())
+    of = json.loads(file.read_text())["suites"].get(suite) if file.exists() else None
+    if not of or of["outcome"] != "passed":
+        return False
+    git = ["git", "-C", str(ROOT)]
+    questions = (
+        ["merge-base", "--is-ancestor", of["commit"], "HEAD"],
+        ["diff", "--quiet", of["commit"], "--", *paths],
+    )
+    return all(
+        subprocess.run([*git, *question], stderr=subprocess.DEVNULL, check=False).returncode == 0
+        for question in questions
+    )
 
 
 def page():
@@ -218,6 +241,8 @@ def main():
         case ["write"]:
             for file, text in pages().items():
                 file.write_text(text)
+        case ["unchanged", suite, *paths] if paths:
+            sys.exit(0 if unchanged(suite, paths) else 1)
         case ["check"]:
             made = pages().items()
             old = [
