@@ -50,7 +50,7 @@ CASES = [
     ("vshmem run --vm vm0,", ["vm0,vm0", "vm0,vm1"], ["ann"]),
     ("vshmem restart vm0 ", ["vm0", "vm1"], ["db"]),
     ("vshmem down -c ", ["default", "other"], ["vm0"]),
-    ("vshmem ps --", ["--json", "--help"], ["--all"]),
+    ("vshmem ps --", ["--long", "--json", "--help"], ["--all"]),
     ("vshmem grant ", [pool, broken], ["work", "vm0"]),
     (f"vshmem grant {pool} ", ["vm0", "vm1", "db", "dc"], ["ann"]),
     ("vshmem revoke ", [pool, "work", "theirs"], ["vm0"]),

@@ -27,7 +27,7 @@ if ! VSHMEM_BIN=$work/far LIMIT=300 vshmem up -n 2 --no-net --doorbell --spare-p
     exit 1
 fi
 passed "machines come up on KVM: $(tail -n 1 "$work/up")"
-contains "ps says so" " kvm " "$(vshmem ps)"
+contains "ps says so" " kvm " "$(vshmem ps -l)"
 contains "the driver maps the pool cached, and waiters are woken" "cached, woken" \
     "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
 

@@ -16,6 +16,9 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("For other tools", &["agent", "xen", "inventory", "schema", "completions"]),
 ];
 
+/// Columns of help at the most: longer lines are hard to read.
+const WIDTH: usize = 100;
+
 const TEMPLATE: &str = "\
 {about-with-newline}
 {usage-heading} {usage}
@@ -27,8 +30,33 @@ const TEMPLATE: &str = "\
 pub fn parse(words: Vec<OsString>) -> Cli {
     let all = Cli::command();
     let text = text(&all);
-    let matches = all.help_template(TEMPLATE).before_help(text.trim_end().to_owned()).get_matches_from(words);
+    let all = with_paragraphs(all.help_template(TEMPLATE).before_help(text.trim_end().to_owned()));
+    let matches = all.max_term_width(WIDTH).get_matches_from(words);
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// A command whose texts, and those of its subcommands, have no line breaks within paragraphs: they are
+/// wrapped to the terminal's width.
+fn with_paragraphs(command: Command) -> Command {
+    let text = command.get_after_help().map(|text| joined(&text.to_string()));
+    let command = match text {
+        Some(text) => command.after_help(text),
+        None => command,
+    };
+    command.mut_subcommands(with_paragraphs)
+}
+
+/// The text with each paragraph as one line. What is indented stays as it is, and what ends with a colon.
+fn joined(text: &str) -> String {
+    let mut out = String::new();
+    let mut open = false;
+    for line in text.lines() {
+        let plain = !line.is_empty() && !line.starts_with(' ');
+        out.push_str(if open && plain { " " } else { "\n" });
+        out.push_str(line);
+        open = plain && !line.ends_with(':');
+    }
+    out.split_off(1.min(out.len()))
 }
 
 /// Each group with its commands, a line each.
@@ -48,6 +76,13 @@ fn text(all: &Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paragraphs_are_lines() {
+        let text = "Examples:\n  a\n  b\n\nOne\ntwo.\n\nExit codes:\n  0  good";
+        assert_eq!(joined(text), "Examples:\n  a\n  b\n\nOne two.\n\nExit codes:\n  0  good");
+        assert_eq!(joined(""), "");
+    }
 
     #[test]
     fn each_command_is_in_one_group() {

@@ -38,14 +38,18 @@ use vshmem_placement::rules::Rules;
 #[command(after_help = "\
 Examples:
   vshmem ps
+  vshmem ps -l
   vshmem ps --json | jq -r '.clusters[].machines[].name'
 
 Nothing is changed. A machine that has died is shown with its last output; vshmem restart starts it again, with the pool
 as it is, and vshmem down removes the cluster. What the machine held in a pool is released when vshmem agent serves the
 pool, by vshmem restart, and by vshmem check.")]
 pub struct Ps {
+    /// Show all columns, and the memory of pools
+    #[arg(long, short)]
+    pub long: bool,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "long")]
     pub json: bool,
 }
 
@@ -132,9 +136,10 @@ pub fn ps(ps: &Ps) -> Result<u8> {
     if ps.json {
         return print_document(all).map(|()| 0);
     }
-    print(&all.table().layout())?;
+    let machines = all.table();
+    print(&if ps.long { machines } else { machines.columns(&COLUMNS) }.layout())?;
     let pools = all.pools();
-    if pools.len() > 1 {
+    if ps.long && pools.len() > 1 {
         print(&format!("\n{}", pools.layout()))?;
     }
     for (name, health) in all.health() {
@@ -154,6 +159,9 @@ pub fn ps(ps: &Ps) -> Result<u8> {
     }
     Ok(0)
 }
+
+/// The columns that fit a terminal of 80.
+const COLUMNS: [&str; 8] = ["CLUSTER", "VM", "STATE", "UP", "ADDRESS", "PROCESSES", "WAITING", "POOLS"];
 
 impl All<'_> {
     fn table(&self) -> Table {

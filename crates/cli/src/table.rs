@@ -24,6 +24,14 @@ impl Table {
         self.0.extend(rows);
     }
 
+    /// The table with these columns alone.
+    pub fn columns(&self, names: &[&str]) -> Table {
+        let heading = self.0.first();
+        let at = |name: &&str| heading.and_then(|heading| heading.iter().position(|other| other == name));
+        let kept: Vec<usize> = names.iter().filter_map(at).collect();
+        Table(self.0.iter().map(|row| kept.iter().filter_map(|at| row.get(*at).cloned()).collect()).collect())
+    }
+
     /// The number of rows, with the heading.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -109,6 +117,7 @@ mod tests {
         let mut table = Table::new("NAME  N");
         table.row(&[&"x", &10]);
         assert_eq!(table.layout(), "NAME  N\nx     10\n");
+        assert_eq!(table.columns(&["N"]).layout(), "N\n10\n");
         assert_eq!(Table::default().layout(), "");
     }
 }

@@ -145,10 +145,19 @@ pub fn up(up: &Up) -> Result<u8> {
             size::show(record.pool_size)
         ))?;
         if std::io::stderr().is_terminal() {
-            eprintln!("Try: vshmem exec {} -- uname -a; vshmem run -- PROGRAM; vshmem down", names[0]);
+            eprintln!("{}", advice(&record.name, names[0]));
         }
     }
     Ok(0)
+}
+
+/// The commands that come next.
+fn advice(cluster: &str, machine: &str) -> String {
+    let option = match cluster {
+        "default" => String::new(),
+        name => format!(" -c {name}"),
+    };
+    format!("Try: vshmem exec{option} {machine} -- uname -a; vshmem run{option} -- PROGRAM; vshmem down{option}")
 }
 
 /// The launcher and the options that a command line means.

@@ -47,7 +47,7 @@ if [ "${was_free:-0}" -ge 300 ]; then
         vshmem ps --json | field '*[[m["pages"]["populated"][key] for key in ("bytes", "threads")]
             for m in told["clusters"][0]["machines"]]')"
     contains "how fast is told" "GiB/s" "$(grep 'took the memory of solver0' "$work/up")"
-    equal "and vshmem ps shows them" "2M 2M" "$(vshmem ps |
+    equal "and vshmem ps shows them" "2M 2M" "$(vshmem ps -l |
         awk '$2 ~ /^solver/ { print $15 }' | paste -s -d ' ')"
 else
     equal "machines that can't have the pages of the example get the next best" 2 "$(
@@ -60,7 +60,7 @@ if in_first "c['pools'][0]['resident']['transparent_huge']" | grep -qx 0; then
     contains "what it does not have of its pages is named" \
         "the memory of the pool default is not as it was asked for" "$(cat "$work/up")"
 fi
-contains "vshmem ps shows the pool" " GiB/s" "$(vshmem ps | grep -A 1 '^CLUSTER  *POOL ' | tail -n 1)"
+contains "vshmem ps shows the pool" " GiB/s" "$(vshmem ps -l | grep -A 1 '^CLUSTER  *POOL ' | tail -n 1)"
 code "machines use it" 0 vshmem exec solver1 -- "$VSHMEM_BIN" ipcs
 vshmem down
 nothing_left "nothing is left of machines and pools in large pages"

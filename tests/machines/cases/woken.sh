@@ -22,7 +22,7 @@ if ! grep -q "wake each other" "$work/up"; then
     LIMIT=300 vshmem up -n 3 --no-net --driver "$module" >"$work/up" 2>&1
 fi
 contains "up says that waiters are woken" "machines wake each other's waiters" "$(cat "$work/up")"
-equal "and ps does" yes "$(vshmem ps | awk 'NR == 2 { print $8 }')"
+equal "and ps does" yes "$(vshmem ps -l | awk 'NR == 2 { print $8 }')"
 contains "a machine maps its pool cached, and can be rung" "cached, woken" \
     "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
 

@@ -38,14 +38,14 @@ else
     failed "two domains come up" "$(cat /tmp/up)" "$(cat /run/up/vshmem/default/vm0/xl.log)" \
         "$(tail -n 30 /var/log/xen/console/*vm0.log)"
 fi
-contains "ps shows them" "vm1  running  xen" "$(vshmem ps | tr -s ' ' | sed 's/ /  /g')"
+contains "ps shows them" "vm1  running  xen" "$(vshmem ps -l | tr -s ' ' | sed 's/ /  /g')"
 contains "with the pool" " cluster-default" "$(vshmem ps)"
 
 # Domains' names are for all of dom0, clusters' directories are not.
 said=$(XDG_RUNTIME_DIR=/run/other vshmem up --hypervisor xen -n 1 2>&1)
 contains "a cluster of that name is not started from elsewhere" "is served by another process" "$said"
 contains "and nothing happens to the one that runs" "vm1  running  xen" \
-    "$(vshmem ps | tr -s ' ' | sed 's/ /  /g')"
+    "$(vshmem ps -l | tr -s ' ' | sed 's/ /  /g')"
 
 equal "each is a machine of its own" "vm0: vm0,vm1: vm1," "$(vshmem run -- uname -n | sort | tr '\n' ',')"
 equal "with an own kernel" "vm1" "$(vshmem exec vm1 -- cat /proc/sys/kernel/hostname)"

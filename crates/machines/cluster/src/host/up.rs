@@ -97,9 +97,9 @@ fn check_ended(record: &Record) -> Result<()> {
     let cluster = &record.name;
     let running = |machine| state(record, machine) != MachineState::Died;
     if record.machines.iter().any(running) {
-        return Err(error!("the cluster {cluster} is already up").hint(
-            "See vshmem ps. Stop it with vshmem down, or choose another name with vshmem up --cluster.",
-        ));
+        return Err(error!("the cluster {cluster} is already up").hint(format!(
+            "See vshmem ps. End it with: vshmem down -c {cluster}. Or choose another name with vshmem up --cluster."
+        )));
     }
     if record.is_left_to_restart() {
         return Err(error!("the machines of the cluster {cluster} have died").hint(format!(

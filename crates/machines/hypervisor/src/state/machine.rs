@@ -68,8 +68,11 @@ pub fn find(cluster: &str, names: &[String]) -> Result<(Record, Vec<Machine>)> {
                 );
             }
             MachineState::Died => {
-                return Err(error!("{} has died", machine.name)
-                    .hint("See vshmem ps for why; vshmem restart starts it again."));
+                let hint = format!(
+                    "See vshmem ps for why. Start it again with: vshmem restart -c {} {}",
+                    record.name, machine.name
+                );
+                return Err(error!("{} has died", machine.name).hint(hint));
             }
         }
     }
