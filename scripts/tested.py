@@ -6,7 +6,7 @@
     tested.py write                       makes docs/tested.md and README's sentence of docs/tested/
     tested.py check                       says whether they are made of it (lint does)
     tested.py unchanged SUITE PATH...     succeeds if the suite passed on this system, as is kept, at a
-                                          commit since which nothing at the paths has changed
+                                          commit since which no code at the paths has changed
 
 A run of a checkout that has changes which are not committed is not kept.
 """
@@ -49,6 +49,8 @@ machines boot the kernel that stands second.
 
 {suites}
 """
+# A line of a comment in Rust or C, as git reads it.
+COMMENT = r"^[[:space:]]*//"
 VERSION = re.compile(r"\d+\.\d+(\.\d+)*")
 
 
@@ -171,7 +173,7 @@ def unchanged(suite, paths):
     git = ["git", "-C", str(ROOT)]
     questions = (
         ["merge-base", "--is-ancestor", of["commit"], "HEAD"],
-        ["diff", "--quiet", of["commit"], "--", *paths],
+        ["diff", "--quiet", "-I", COMMENT, of["commit"], "--", *paths],
     )
     return all(
         subprocess.run([*git, *question], stderr=subprocess.DEVNULL, check=False).returncode == 0
