@@ -17,7 +17,7 @@ use vshmem_pool::layout::{Kind, ID_BIT};
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::tuning::LOCK_NS;
 
-/// With as many of everything as there may be.
+/// Bytes of a pool with as many of everything as there may be.
 const SIZE: usize = 256 << 20;
 /// Semaphores in the largest set that Linux admits.
 const MOST_SEMAPHORES: u32 = 32_000;

@@ -1,4 +1,4 @@
-//! The checker finds what is wrong, and nothing in a pool that is whole.
+//! Tests of the checker: it finds what is wrong, and nothing in a pool that is whole.
 
 use super::msg::{queue, receive, send};
 use super::sem::{set_of, undone};
