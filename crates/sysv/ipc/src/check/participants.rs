@@ -136,12 +136,6 @@ pub fn members(c: &Ctx, report: Report) {
             "it has no such state",
             state.into(),
         );
-        demand(
-            report,
-            state & 0xff != WRITING,
-            Location::Member(index),
-            "whoever was writing it is gone",
-            state.into(),
-        );
+        demand(report, state & 0xff != WRITING, Location::Member(index), "its writer is gone", state.into());
     }
 }

@@ -152,7 +152,7 @@ const DAMAGES: &[Damage] = &[
     (|s| at64(s, &s.queue.ring), |_| 0, "blocks from it on are nobody's"),
     (|s| at64(s, &s.queue.ring), |n| n + 8, "its ring is not in the pool"),
     (|s| at64(s, &s.queue.receive.done), |n| n + 100, "positions are not in order"),
-    (|s| s.world.pool().geometry().members.0 + 64, |_| 0x0500_0001, "whoever was writing it"),
+    (|s| s.world.pool().geometry().members.0 + 64, |_| 0x0500_0001, "its writer is gone"),
     (|_| 24, |n| n * 2, "the head of the pool: it has changed"),
 ];
 

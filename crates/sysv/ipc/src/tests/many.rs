@@ -92,7 +92,7 @@ fn what_is_done_costs_what_it_costs_among_ten() {
     is_whole(c);
 }
 
-/// A process that knows more sets than its list holds dies: whoever comes next finds what it owes.
+/// A process that knows more sets than its list holds dies: the next process finds what it owes.
 fn who_has_used_sets_everywhere(world: &World, ids: &[i32]) {
     let (dead, other) = (world.process(), world.process());
     let c = &other.ctx();
