@@ -1,4 +1,4 @@
-//! Random bytes.
+//! Random bytes from the kernel, for names and tokens that nobody guesses.
 
 use crate::error::{Explain, Result};
 use std::fs::File;

@@ -81,7 +81,7 @@ impl Identity {
         }
     }
 
-    /// From `USER`, `UID` or `UID:GID`.
+    /// Parses `USER`, `UID` or `UID:GID`.
     pub fn parse(text: &str) -> Result<Identity> {
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
         parse_identity(text, &passwd).ok_or_else(|| {

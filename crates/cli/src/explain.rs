@@ -59,7 +59,7 @@ pub struct Explained {
     dl: String,
     /// The program's calls reach the pool.
     taken: bool,
-    /// Why they don't.
+    /// The reasons why the program's calls don't reach the pool.
     reasons: Vec<String>,
 }
 

@@ -395,7 +395,7 @@ struct Placement<'a> {
     rules: &'a Rules,
     /// The host's processors that each virtual core may run on, in the order of virtual cores.
     vcpus: &'a [CpuSet],
-    /// Those that the hypervisor's other threads may run on.
+    /// The host's processors that the hypervisor's other threads may run on.
     emulator: &'a CpuSet,
     /// The memory nodes of the host that its memory comes from; empty: any.
     nodes: &'a CpuSet,

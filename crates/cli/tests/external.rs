@@ -1,4 +1,4 @@
-//! `vshmem WORD` runs `vshmem-WORD` from the `PATH`, if there is one.
+//! Tests of external commands: `vshmem WORD` runs `vshmem-WORD` from the `PATH`, if there is one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

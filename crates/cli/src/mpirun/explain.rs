@@ -50,8 +50,8 @@ struct HostOf {
     ranks: u32,
     /// Its processors; null: unknown.
     processors: Option<u32>,
-    /// Those that its ranks are bound to, in the words of hwloc; null: it shares them with no other host, or
-    /// ranks are not bound.
+    /// The processors that its ranks are bound to, in the words of hwloc; null: it shares them with no other
+    /// host, or ranks are not bound.
     part: Option<String>,
     /// The pool of its ranks, as it is called there. Hosts with the same are one group.
     pool: String,
@@ -64,7 +64,7 @@ struct SettingOf {
     name: &'static str,
     /// Its value.
     value: String,
-    /// Why it is set.
+    /// The reason for which it is set.
     reason: &'static str,
     /// The value is the user's own.
     own: bool,

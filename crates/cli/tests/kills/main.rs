@@ -1,5 +1,5 @@
-//! The command is killed at each step of what it does to a cluster, and must fail well where it can't work:
-//! the next command works, and nothing is left in the end. Machines are of a program that passes for QEMU.
+//! Kills of the command at each step of what it does to a cluster, and its failures where it can't work: the
+//! next command works, and nothing is left in the end. Machines are of a program that passes for QEMU.
 //!
 //! As a rule some steps of each command are tried, at equal distances; with KILLS=all each one is. CYCLES
 //! says how many times a cluster comes and goes.

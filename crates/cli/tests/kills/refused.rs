@@ -3,7 +3,7 @@
 use crate::cases::{tries_all, PAIR};
 use crate::scene::Scene;
 
-/// Whatever stands in the way; each with the exit code, and what is said of it.
+/// Descriptions that a host refuses, each with the exit code and a part of the message.
 const CASES: &[(&str, i32, &str)] = &[
     ("[[machines]]\ncount = two\n", 2, "cluster.toml:6:9: "),
     ("[[machines]]\nmemroy = \"1G\"\n", 2, "Did you mean memory?"),

@@ -20,7 +20,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// One that has nothing yet, and this program for QEMU.
+    /// A scene that has nothing yet, and this program for QEMU.
     pub fn new() -> Scene {
         // All processes that lose theirs become children of this one, so that none is missed.
         // SAFETY: plain values.

@@ -1,4 +1,4 @@
-//! The machine's console.
+//! The machine's console, which the host logs.
 
 use std::fs;
 

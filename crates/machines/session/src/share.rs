@@ -32,7 +32,7 @@ pub struct Share {
 const MACHINE_OWN: [&str; 3] = ["/dev", "/proc", "/sys"];
 /// Directories that are only shared on request, because other programs have private files below them.
 const PRIVATE: [&str; 8] = ["/boot", "/dev", "/proc", "/run", "/sys", "/var/lib", "/var/log", "/var/spool"];
-/// Neither these directories nor their parents are shared unless requested.
+/// Directories that are only shared on request, as are their parents.
 const BROAD: [&str; 9] = ["/dev/shm", "/home", "/media", "/mnt", "/root", "/run", "/srv", "/tmp", "/var/tmp"];
 /// Bytes that paths can take on the kernel's command line.
 const MAX_PATHS_LENGTH: usize = 1200;
@@ -42,7 +42,7 @@ impl Share {
         Share { path, writable: false }
     }
 
-    /// From `DIR`, `DIR:ro` or `DIR:rw`.
+    /// Parses `DIR`, `DIR:ro` or `DIR:rw`.
     pub fn parse(text: &str) -> Result<Share> {
         let refused = |what: String| Err(Error::new(what).code(2));
         let (directory, writable) = match text.rsplit_once(':') {
@@ -175,7 +175,7 @@ fn is_closed(directory: &Path) -> bool {
     user::uid() == 0 && !fs::metadata(directory).is_ok_and(open)
 }
 
-/// Why a directory is only shared on request; `None` if it is shared anyway.
+/// The reason why a directory is only shared on request; `None` if it is shared anyway.
 fn why_not(directory: &Path, homes: &[PathBuf]) -> Option<&'static str> {
     let has = |other: &Path| other.starts_with(directory);
     if homes.iter().any(|home| has(home)) {

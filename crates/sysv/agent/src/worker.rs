@@ -48,7 +48,7 @@ enum WorkerEnd {
 struct Control {
     end: Mutex<Option<WorkerEnd>>,
     ended: Condvar,
-    /// Since when the pool is in quarantine, in seconds since the epoch; 0: it is not.
+    /// The time since which the pool is in quarantine, in seconds since the epoch; 0: it is not.
     quarantined: AtomicU64,
 }
 
@@ -73,7 +73,7 @@ impl Worker {
         Ok(Worker { control, thread })
     }
 
-    /// Since when the pool is in quarantine, in seconds since the epoch.
+    /// The time since which the pool is in quarantine, in seconds since the epoch.
     pub fn quarantined(&self) -> Option<u64> {
         Some(self.control.quarantined.load(Relaxed)).filter(|since| *since != 0)
     }

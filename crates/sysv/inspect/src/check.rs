@@ -1,4 +1,4 @@
-//! Checks a pool's integrity, after repairing what dead processes have left.
+//! The check of a pool's integrity, made after what dead processes have left was repaired.
 
 use crate::client::Client;
 use crate::pools::name_of;

@@ -20,7 +20,7 @@ pub struct Member {
     pub here: bool,
     /// The number by which doorbells address it.
     pub peer: Option<u16>,
-    /// When the back end first saw it, in seconds since the epoch.
+    /// The time at which the back end first saw it, in seconds since the epoch.
     pub since: Option<u64>,
     /// Its processes in the pool.
     pub processes: u32,
@@ -48,7 +48,7 @@ pub struct Waiter {
     pub alive: bool,
     /// The aim of its wait, in words.
     pub wanted: String,
-    /// Since when it waits, in seconds since the epoch.
+    /// The time since which it waits, in seconds since the epoch.
     pub since: Option<i64>,
 }
 

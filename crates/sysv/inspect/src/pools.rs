@@ -68,7 +68,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Of an open pool.
+    /// The way in which an open pool is reached.
     fn of(handle: &Handle) -> Access {
         Access { cached: handle.is_cached(), woken: !handle.is_device() || handle.peer().is_some() }
     }

@@ -43,7 +43,7 @@ pub struct Process {
 #[derive(Default)]
 struct PidNamespace {
     hostname: Option<String>,
-    /// From pids there to pids here.
+    /// Pids here, by pids there.
     pids: HashMap<i32, i32>,
 }
 

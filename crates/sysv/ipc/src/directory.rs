@@ -126,7 +126,7 @@ pub fn highest(c: &Ctx, kind: Kind) -> i32 {
 pub enum Found {
     /// An existing IPC object.
     Existing(u32, &'static Head),
-    /// Nothing: one is to be made.
+    /// No IPC object: one is to be made.
     Nothing,
 }
 

@@ -19,7 +19,7 @@ pub struct Who {
     pub member: u16,
     /// The process's pid there.
     pub pid: i32,
-    /// In which PID and time name spaces of that kernel the pid holds, by a number; 0: that is not known.
+    /// The number of that kernel's PID and time name spaces in which the pid holds; 0: that is not known.
     pub namespace: u32,
 }
 
@@ -146,7 +146,7 @@ pub struct Sleeper {
     pub id: i32,
     /// The aim of the wait.
     pub wanted: Wanted,
-    /// Since when, in seconds since the epoch; 0: that is not known.
+    /// The time since which it waits, in seconds since the epoch; 0: that is not known.
     pub since: i64,
 }
 

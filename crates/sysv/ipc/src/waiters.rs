@@ -85,9 +85,9 @@ pub fn take(c: &Ctx, object: u32) -> Result<Ticket, Errno> {
     Err(Errno::ENOMEM)
 }
 
-/// Before a record is given back after it was served: its waker may have died before the transaction was
-/// wholly done, and the next owner of the lock does it again, on the record too. So the lock must have been
-/// free, or had, once since.
+/// Is the lock free? Asked before a record is given back after it was served: its waker may have died before
+/// the transaction was wholly done, and the next owner of the lock does it again, on the record too. So the
+/// lock must have been free, or had, once since.
 pub fn was_free(lock: &AtomicU32) -> bool {
     lock.load(Acquire) == 0
 }

@@ -77,7 +77,7 @@ impl<'a> Ctx<'a> {
         self.at(offset)
     }
 
-    /// So many words at an offset, which are looked at in order.
+    /// The `count` words at an offset, which are looked at in order.
     pub fn words(&self, offset: u64, count: u64) -> Option<&'static [AtomicU64]> {
         self.pay(LOOK + count / 8)?;
         self.seen(self.pool.mem.words(offset, count))
@@ -207,8 +207,8 @@ impl<'a> Ctx<'a> {
         self.ask(SEARCH, || !self.pool.has_executed(self.kernel, self.member, owner))
     }
 
-    /// As [`Ctx::owner_is_gone`], but a no may be a few dozen microseconds old. A yes never is, and is paid
-    /// for as one that was asked for.
+    /// Answers as [`Ctx::owner_is_gone`], but a no may be a few dozen microseconds old. A yes never is, and
+    /// is paid for as one that was asked for.
     pub fn owner_was_gone_lately(&self, owner: ProcId) -> bool {
         self.budget.spend(LOOK)
             && (self.pool).owner_was_gone_lately(self.kernel, self.member, owner)

@@ -10,8 +10,8 @@ use crate::layout::{Member, Waiter, MAX_MEMBERS};
 use crate::member::{FREE, LIVE};
 use crate::{Pool, ProcId};
 
-/// In the word of the peer number: the member's processes ring the doorbells of other members whose threads
-/// they serve.
+/// The bit in the word of the peer number that says the member's processes ring the doorbells of other
+/// members whose threads they serve.
 const RINGS_DOORBELLS: u32 = 1 << 31;
 
 /// The kernel whose threads sleep on a word.

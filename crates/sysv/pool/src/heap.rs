@@ -57,7 +57,7 @@ pub(crate) use tidy::LOOKED_AT;
 const SHORT: u32 = 16;
 /// A large page in pages: 2 MiB.
 const LARGE: u32 = 512;
-/// So many pieces longer than the shortest one are looked at.
+/// The number of pieces that are looked at, the shortest one first.
 const LONGER: u32 = 4;
 
 /// Gives memory to a range of the pool (offset, length); false if there is none.
@@ -188,8 +188,8 @@ impl Heap {
         Some(shortest)
     }
 
-    /// From where to where a piece is meant for ranges of `count` blocks, if that is long enough: not where
-    /// common pages are, nor those that short ranges keep.
+    /// The part of a piece, from block to block, that is meant for ranges of `count` blocks, if it is long
+    /// enough: not where common pages are, nor those that short ranges keep.
     fn meant_for(&self, piece: &Piece, count: u32) -> Option<(u32, u32)> {
         let kept = if self.is_short(count) { 0 } else { self.spare() };
         let end = self.count - kept;

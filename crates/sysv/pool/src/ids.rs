@@ -24,15 +24,15 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// With as few bits of index as most pools have.
+    /// Ids with as few bits of index as most pools have.
     pub const USUAL: Ids = Ids { mask: (1 << LEAST_INDEX_BITS) - 1 };
 
-    /// With so many bits of index, if a pool can have them.
+    /// Ids with so many bits of index, if a pool can have them.
     pub fn new(bits: u32) -> Option<Ids> {
         (LEAST_INDEX_BITS..=MOST_INDEX_BITS).contains(&bits).then(|| Ids { mask: (1 << bits) - 1 })
     }
 
-    /// With as many bits of index as tables need of which none has more than so many entries.
+    /// Ids with as many bits of index as tables need of which none has more than so many entries.
     pub(crate) fn for_entries(most: u32) -> Ids {
         let bits = most.next_power_of_two().trailing_zeros();
         let bits = bits.clamp(LEAST_INDEX_BITS, MOST_INDEX_BITS);

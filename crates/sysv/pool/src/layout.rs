@@ -176,8 +176,8 @@ pub struct KindRoot {
     pub total: AtomicU64,
 }
 
-/// In the place of an owner of pending pages that did not get the pool's lock again: the lock's next owner
-/// gives the pages back.
+/// The value in the place of an owner of pending pages that did not get the pool's lock again: the lock's
+/// next owner gives the pages back.
 pub const ABANDONED: u64 = u64::MAX;
 
 /// A range of pages on its way in or out: owned by a process, or by nobody once that died.

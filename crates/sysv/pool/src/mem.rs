@@ -26,7 +26,7 @@ unsafe impl Shared for AtomicU64 {}
 /// A process's knowledge of the memory behind a sparse file.
 #[derive(Clone, Copy, Debug)]
 pub struct Sparse {
-    /// For each page of the mapping, how many from there on have memory; 0: that is not known. Zeros at
+    /// The number of pages with memory from each page of the mapping on; 0: that is not known. Zeros at
     /// first, and memory that nobody else shares.
     pub known: &'static [AtomicU8],
     /// Gives memory to whole pages of the mapping (address, bytes) and leaves what they hold; false if there
@@ -45,7 +45,7 @@ impl Sparse {
         u64::from(unsafe { self.known.get_unchecked(page as usize) }.load(Relaxed))
     }
 
-    /// In how many steps so many pages are known to have memory; `None` if they are not.
+    /// The number of steps in which so many pages are known to have memory; `None` if they are not.
     fn steps(&self, first: u64, count: u64) -> Option<u64> {
         let (mut page, mut steps) = (first, 0);
         while page < first + count {
@@ -75,7 +75,7 @@ impl Sparse {
 pub struct Mem {
     base: NonNull<u8>,
     len: usize,
-    /// So many bytes are mapped.
+    /// Bytes that are mapped.
     mapped: usize,
     /// The offset at which structures end: they are mapped.
     end: u64,
@@ -240,7 +240,7 @@ impl Mem {
         self.at(offset)
     }
 
-    /// So many words at an offset, under the conditions of [`Mem::at`].
+    /// The `count` words at an offset, under the conditions of [`Mem::at`].
     pub fn words(&self, offset: u64, count: u64) -> Option<&'static [AtomicU64]> {
         let first = self.bytes(offset, count.checked_mul(8)?)?.cast::<AtomicU64>();
         // SAFETY: `bytes` checked that all of them are inside the mapping, which outlives the slice; atomics

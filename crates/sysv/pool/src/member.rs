@@ -20,7 +20,7 @@ const VACANT: u32 = 4;
 // As docs/layout.md has it.
 const _: () = assert!(FREE == 0 && WRITING == 1 && LIVE == 2 && DEAD == 3 && VACANT == 4);
 
-/// Why a kernel could not join a pool.
+/// Reasons for which a kernel can't join a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinError {
     /// The table is full.
@@ -158,8 +158,8 @@ impl Pool {
         }
     }
 
-    /// By which number a member's doorbell is rung, if it has one, and since when it is known, in seconds
-    /// since the epoch.
+    /// The number by which a member's doorbell is rung, if it has one, and the time since which that is
+    /// known, in seconds since the epoch.
     pub fn member_peer(&self, member: u16) -> Option<(u16, u64)> {
         let m = self.member(member.into())?;
         Some((m.peer_number()?, m.since.load(Relaxed)))

@@ -61,10 +61,11 @@ pub struct Heap {
     pub count: u32,
     /// Pages, or small blocks.
     pub pages: bool,
-    /// Whatever is taken begins at a multiple of so many blocks, and is a multiple long.
+    /// The alignment in blocks: a range that is taken begins at a multiple of it, and is a multiple of it
+    /// long.
     pub align: u32,
-    /// Of pages: so many, from the first one on, are the small heap's, or common pages, which it may take. 0
-    /// in the small heap.
+    /// The number of pages, from the first one on, that are the small heap's, or common pages, which it may
+    /// take. 0 in the small heap.
     pub common: u32,
 }
 

@@ -283,7 +283,7 @@ impl Pool {
         }
     }
 
-    /// As [`Pool::owner_is_gone`], but a no may be a few dozen microseconds old.
+    /// Answers as [`Pool::owner_is_gone`], but a no may be a few dozen microseconds old.
     pub fn owner_was_gone_lately(&self, kernel: &dyn Kernel, member: u16, owner: ProcId) -> bool {
         match (self.process(owner.slot), self.proc(owner.slot)) {
             (Some((id, of, pid)), Some(p)) if id == owner && of == member => {

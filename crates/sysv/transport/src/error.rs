@@ -57,7 +57,7 @@ macro_rules! errors {
 }
 
 errors! {
-    /// Why a name or path leads to no pool.
+    /// Reasons for which a name or path leads to no pool.
     ResolveError
     /// Not a name: wrong characters or length.
     BadName = EINVAL, "This is no name for a pool: use up to 64 letters, digits, dots, dashes and underscores, or a path with a slash.";
@@ -76,7 +76,7 @@ errors! {
 }
 
 errors! {
-    /// Why the pools of a kernel can't be listed.
+    /// Reasons for which the pools of a kernel can't be listed.
     DiscoverError
     /// The directory of named pools is somebody else's, or others can write to it.
     NotOwnDirectory = EACCES, "What lies at /dev/shm/vshmem.UID, where UID is the number of this user, is not a directory of this user that others can't write to, so no pool in it can be trusted: have its owner or root remove it, or give the pool by a path with a slash (VSHMEM_POOL=/path).";
@@ -87,7 +87,7 @@ errors! {
 }
 
 errors! {
-    /// Why a pool can't be opened.
+    /// Reasons for which a pool can't be opened.
     OpenError
     /// There is no such file.
     NotFound = ENOENT of ENOENT | ENOTDIR, "There is no such pool: create it, or correct the name.";
@@ -126,7 +126,7 @@ errors! {
 }
 
 errors! {
-    /// Why a pool can't be created.
+    /// Reasons for which a pool can't be created.
     CreateError
     /// A file of that name is there already; perhaps somebody was faster.
     Exists = EEXIST of EEXIST, "A file of that name exists already: open it, or remove it first.";
@@ -161,7 +161,7 @@ errors! {
 }
 
 errors! {
-    /// Why a pool can't be removed.
+    /// Reasons for which a pool can't be removed.
     RemoveError
     /// There is no such file.
     NotFound = ENOENT of ENOENT | ENOTDIR, "There is no such pool.";
@@ -180,7 +180,7 @@ errors! {
 }
 
 errors! {
-    /// Why this kernel can't become a member of a pool.
+    /// Reasons for which this kernel can't become a member of a pool.
     JoinError
     /// The table of members is full.
     Full = ENOSPC, "64 kernels use this pool already: make another pool.";
@@ -193,7 +193,7 @@ errors! {
 }
 
 errors! {
-    /// Why a range of a pool can't be mapped.
+    /// Reasons for which a range of a pool can't be mapped.
     MapError
     /// Not inside the pool.
     OutOfRange = EINVAL, "The range is not inside the pool.";

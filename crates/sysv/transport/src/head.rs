@@ -41,7 +41,7 @@ pub(crate) fn block(size: u64, align: u64) -> [u8; BLOCK] {
     /// `PFN_MODE_RAM`.
     const IN_MEMORY: u32 = 1;
     const PAGE: u32 = 4096;
-    /// Of Linux's record of a page; smaller ones find room in as much.
+    /// Bytes of Linux's record of a page; smaller ones find room in as much.
     const RECORD: u16 = 64;
     const CHECKSUM_AT: usize = 4088;
     let mut block = [0; BLOCK];

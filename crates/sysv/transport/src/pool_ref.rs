@@ -28,7 +28,7 @@ pub enum Origin {
     Name,
     /// By a path, which is an explicit sign of trust.
     Path,
-    /// By what gave it to this kernel: a device.
+    /// By the device that gave it to this kernel.
     Device,
 }
 

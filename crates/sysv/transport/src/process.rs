@@ -44,7 +44,7 @@ pub fn started() -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub struct Fork {
     parent: u32,
-    /// By the parent's clock that counts from the kernel's start.
+    /// The time just before, by the parent's clock that counts from the kernel's start.
     before: Duration,
 }
 

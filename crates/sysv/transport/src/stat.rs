@@ -15,7 +15,7 @@ pub struct Stat {
     pub parent: u32,
     /// The number of its threads, those included that have ended and are not put away.
     pub threads: usize,
-    /// When it started, in clock ticks since boot.
+    /// The time at which it started, in clock ticks since boot.
     pub start: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The transports that there are, and what is the same whichever a pool comes by.
+//! The table of transports, and the look-up and opening of pools by it.
 
 use crate::dax::Dax;
 use crate::error::{DiscoverError, OpenError, ResolveError};

@@ -16,7 +16,7 @@ use vshmem_transport::{
 
 const SIZE: u64 = 2 << 20;
 
-/// Writes what a pool begins with.
+/// Writes the number that a pool begins with.
 fn begin(mem: Mem) -> bool {
     // SAFETY: inside the memory that was passed.
     unsafe { mem.base().cast::<u64>().write(MAGIC) };
@@ -58,7 +58,7 @@ fn at(path: &Path) -> PoolRef {
     PoolRef::at(path.as_os_str().as_bytes()).expect("a good path")
 }
 
-/// Why a path can't be opened as a pool.
+/// The error of opening a path that is no pool.
 fn refusal(path: &Path) -> OpenError {
     open(&at(path)).expect_err("opened what is no pool")
 }

@@ -1,4 +1,4 @@
-//! Machines that run are kept near their memory: NUMA-first at run time.
+//! Balancing of machines that run: they are kept near their memory (NUMA-first at run time).
 //!
 //! | module | subject |
 //! | --- | --- |

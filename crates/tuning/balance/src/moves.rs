@@ -6,12 +6,12 @@ use vshmem_place::topology::{Core, Topology};
 /// The place where a vCPU may run. Cores and nodes are indices into the topology.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Place {
-    /// Wherever the machine may run at all.
+    /// Any core on which the machine may run at all.
     #[default]
     Anywhere,
-    /// On any core of a node.
+    /// Any core of a node.
     Node(usize),
-    /// On one core.
+    /// One core.
     Core(usize),
 }
 

@@ -7,10 +7,10 @@
 pub struct Observation {
     /// Seconds since the observation before: what shares of time are shares of.
     pub seconds: f64,
-    /// Of each core: the part of the time in which it ran anything but these machines' vCPUs, the hypervisor
-    /// under the host (steal time) included. 1 is a whole processor.
+    /// The part of the time in which each core ran anything but these machines' vCPUs, the hypervisor under
+    /// the host (steal time) included. 1 is a whole processor.
     pub others: Vec<f64>,
-    /// Of each node: bytes of memory that are free; `None` if that is not known.
+    /// Bytes of each node's memory that are free; `None` if that is not known.
     pub free: Vec<Option<u64>>,
     /// The machines.
     pub machines: Vec<Machine>,
@@ -25,9 +25,9 @@ pub struct Machine {
     pub key: u64,
     /// Bytes of its memory on each node.
     pub memory: Vec<u64>,
-    /// Why its memory can't be moved, if it can't.
+    /// The reason why its memory can't be moved, if it can't.
     pub memory_stays: Option<String>,
-    /// Why its vCPUs must not be moved, if they must not.
+    /// The reason why its vCPUs must not be moved, if they must not.
     pub vcpus_stay: Option<String>,
     /// Its vCPUs, in order.
     pub vcpus: Vec<Vcpu>,

@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// Nothing has to: it works at once.
+    /// No restart: it works at once.
     Live,
     /// The machine has to be started anew.
     MachineRestart,

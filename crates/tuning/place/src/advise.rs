@@ -24,7 +24,7 @@ pub struct Division {
     pub cpus: usize,
     /// Memory nodes that the machine which has most of them spans.
     pub nodes: usize,
-    /// Of all pairs of ranks, the part that is in different machines: 0 to 1.
+    /// The part of all pairs of ranks that is in different machines: 0 to 1.
     pub apart: f64,
     /// The reason why such machines can't be had; `None`: they can.
     pub lacks: Option<String>,

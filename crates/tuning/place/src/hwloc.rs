@@ -46,7 +46,7 @@ pub fn read(source: Option<&str>) -> Result<Topology, String> {
     convert(&topology, source)
 }
 
-/// Why hwloc could not do something.
+/// Shows an error of hwloc as a sentence.
 fn sentence(why: RawHwlocError) -> String {
     match why.errno {
         Some(number) => format!("{} failed: {number}", why.api),
@@ -54,7 +54,7 @@ fn sentence(why: RawHwlocError) -> String {
     }
 }
 
-/// Why hwloc could not read a file, if the file shows more than hwloc says.
+/// The reason why hwloc could not read a file: what the file shows, if that is more than hwloc says.
 fn of_file(path: &str, why: String) -> String {
     let text = match std::fs::read(path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),

@@ -12,7 +12,7 @@ const REMOTE: u64 = 20;
 pub struct Topology {
     /// Its source, for people.
     pub source: String,
-    /// In hwloc's order: neighbours share caches.
+    /// The cores in hwloc's order: neighbours share caches.
     pub cores: Vec<Core>,
     /// Memory nodes. One may have no cores (CXL).
     pub nodes: Vec<Node>,

@@ -16,7 +16,7 @@ fn run(words: &[&str], input: &str) -> Output {
 }
 
 fn answered(command: &mut Command, input: &str) -> Output {
-    // No cluster of whoever runs the test is in the way.
+    // No cluster of the user who runs the test is in the way.
     command.env("XDG_RUNTIME_DIR", scratch("run")).env_remove("VSHMEM_CLUSTER");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

@@ -47,9 +47,9 @@ const MOST_NODES: usize = 1024;
 pub enum Bind {
     /// It comes from these nodes, and from no others.
     Strictly,
-    /// From the first one, and from others where that has none left.
+    /// It comes from the first one, and from others where that has none left.
     Preferably,
-    /// From all of them by turns.
+    /// It comes from all of them by turns.
     Interleaved,
 }
 
@@ -164,7 +164,7 @@ impl Resident {
         self.nodes.iter().filter(|(_, bytes)| **bytes > 0).map(|(node, _)| *node).collect()
     }
 
-    /// In which pages it is, in one word: `2M`, or `4K:thp80%` if 80 % of them are transparent huge pages.
+    /// The pages that it is in, as one word: `2M`, or `4K:thp80%` if 80 % of them are transparent huge pages.
     pub fn in_pages(&self) -> String {
         let sizes = self.pages.iter().filter(|(_, bytes)| **bytes > 0).map(|(size, _)| size::show(*size));
         let sizes = sizes.collect::<Vec<_>>().join("+");

@@ -11,16 +11,16 @@ use vshmem_base::size;
 /// The pages that memory is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Pages {
-    /// Those of 4 KiB, and no others.
+    /// Pages of 4 KiB, and no others.
     #[serde(rename = "small")]
     Small,
-    /// Those of 2 MiB that the kernel puts together where it finds the room (transparent huge pages).
+    /// Pages of 2 MiB that the kernel puts together where it finds the room (transparent huge pages).
     #[serde(rename = "transparent")]
     Transparent,
-    /// Those of 2 MiB that the host has reserved (hugetlb).
+    /// Pages of 2 MiB that the host has reserved (hugetlb).
     #[serde(rename = "2M")]
     TwoMib,
-    /// Those of 1 GiB that the host has reserved (hugetlb).
+    /// Pages of 1 GiB that the host has reserved (hugetlb).
     #[serde(rename = "1G")]
     OneGib,
 }
@@ -217,7 +217,7 @@ pub struct Given {
     pub wanted: Option<Pages>,
     /// The pages that it was given.
     pub given: Option<Pages>,
-    /// Why that is not what was asked for, and what to do.
+    /// The reasons why that is not what was asked for, and the remedies.
     pub fallbacks: Vec<String>,
     /// The memory that was taken ahead of time; null: none was.
     pub populated: Option<Populated>,

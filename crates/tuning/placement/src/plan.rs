@@ -9,7 +9,7 @@ use vshmem_base::size;
 /// The placement of all machines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// In the order in which they were asked for.
+    /// The machines in the order in which they were asked for.
     pub machines: Vec<Placed>,
 }
 

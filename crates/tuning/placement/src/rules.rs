@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// Wherever the kernel's scheduler puts them.
+    /// Any core that the kernel's scheduler chooses.
     Unpinned,
     /// Each on a core of its own, in the order of cores, whatever memory they are near to.
     Pinned,
@@ -60,12 +60,12 @@ pub enum Insist {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Memory {
-    /// From the nodes of its cores, and from no others.
+    /// The nodes of its cores, and no others.
     Strict,
-    /// From the nodes of its cores as far as these have some.
+    /// The nodes of its cores as far as these have some.
     #[default]
     Preferred,
-    /// From all nodes by turns, page by page.
+    /// All nodes by turns, page by page.
     Interleave,
 }
 

@@ -36,7 +36,7 @@ pub struct Left {
     total: BTreeMap<u64, u64>,
     /// The size that `vm.nr_hugepages` means.
     default: Option<u64>,
-    /// Why the kernel gives nobody transparent huge pages, if so, and what to do.
+    /// The reason why the kernel gives nobody transparent huge pages, if so, and the remedy.
     no_transparent: Option<(String, String)>,
 }
 

@@ -30,11 +30,11 @@ use vshmem_session::commands::run::{run as run_jobs, RunOptions};
 
 /// A launcher that is to keep the contract.
 pub struct Subject {
-    /// What a cluster's description says for it.
+    /// The line of a cluster's description that chooses it.
     pub description: &'static str,
     /// A shell's command that succeeds in a machine which has the pool of this name.
     pub has_pool: fn(&str) -> String,
-    /// How long machines may take to boot, to take a pool and to let go of it.
+    /// Time that machines may take to boot, to take a pool and to let go of it.
     pub timeout: Duration,
 }
 
@@ -77,7 +77,7 @@ pub fn run(subject: &Subject) -> bool {
     good
 }
 
-/// What the checks execute this program for: `up NAME COUNT`, `exec NAME MACHINE SCRIPT`.
+/// Executes a command that the checks start this program for: `up NAME COUNT`, `exec NAME MACHINE SCRIPT`.
 pub fn command(subject: &Subject, words: &[&str]) -> Option<ExitCode> {
     let done = match *words {
         ["up", name, count] => {
@@ -157,7 +157,7 @@ impl Cluster<'_> {
         Ok(self.record()?.machines[index].pools.iter().map(|pool| pool.name.clone()).collect())
     }
 
-    /// How many machines the record says to have been started.
+    /// The number of machines that the record says to have been started.
     fn started(&self) -> usize {
         let record = self.record().ok();
         record.map_or(0, |record| record.machines.iter().filter(|machine| machine.runs.is_some()).count())

@@ -16,7 +16,7 @@ use vshmem_session::commands::local;
 pub const WORD: &str = "machine";
 /// The directory of the links to its pools, in its directory.
 pub const LINKS: &str = "pools";
-/// The same directory, as it is seen inside.
+/// The directory of the links to its pools, as it is seen inside.
 pub const POOLS: &str = "/mnt/pools";
 
 /// Blocks the signals that a machine waits for, so that they wait for it: the kernel drops those for a first

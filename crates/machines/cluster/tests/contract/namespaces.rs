@@ -1,5 +1,5 @@
-//! Starts this program as the first process of new namespaces: those of processes, mounts and the host's
-//! name, and one of users where the caller may make no others.
+//! The namespaces of a machine, in which this program is started as the first process: those of processes,
+//! mounts and the host's name, and one of users where the caller may make no others.
 
 use super::machine::block_signals;
 use rustix::io::Errno;
@@ -12,10 +12,10 @@ use std::ptr::null;
 use vshmem_base::process::Process;
 use vshmem_base::user::Identity;
 
-/// Where a machine sees its directory.
+/// The path at which a machine sees its directory.
 const DIRECTORY: &CStr = c"/mnt";
 
-/// What a machine needs.
+/// The namespaces that a machine needs.
 const OWN: i32 = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWUTS;
 
 /// The namespaces that the kernel lets this user make.
@@ -39,7 +39,7 @@ pub struct Program {
     host: CString,
     directory: CString,
     words: Vec<CString>,
-    /// What it reads.
+    /// Its standard input.
     input: OwnedFd,
     /// The files of /proc that say what the user is called inside: as here.
     users: [(CString, CString); 3],

@@ -14,7 +14,7 @@ use vshmem_base::error::{error, Result};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {
-    /// One that is found, if any.
+    /// A driver that is found, if any.
     Auto,
     /// None.
     None,
@@ -32,7 +32,7 @@ pub struct Driver {
 
 /// The version of the driver's interface that the library needs (`vshmem_calls` in the driver's source).
 const CALLS: &str = "2";
-/// Below its cache, a directory for each kernel that `kmod/build.sh` has built for.
+/// The directory in the cache with a directory for each kernel that `kmod/build.sh` has built for.
 const BUILT: &str = "kmod/modules";
 /// File name endings of modules, compressed or not.
 const ENDINGS: [&str; 4] = ["", ".xz", ".zst", ".gz"];

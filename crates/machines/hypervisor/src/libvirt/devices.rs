@@ -213,7 +213,7 @@ mod tests {
     fn each_device_has_a_place_of_its_own() {
         let pool = Granted::new("work".into(), "/p".into(), 1 << 20, false);
         let pools = [
-            Pool { granted: &pool, file: "lent".into(), doorbell: None },
+            Pool { granted: &pool, file: "linked".into(), doorbell: None },
             Pool { granted: &pool, file: "work".into(), doorbell: Some(Path::new("/s")) },
         ];
         let passed =
@@ -234,7 +234,7 @@ mod tests {
         let all = told(&devices).unwrap();
         for part in [
             "<controller type='pci' index='9' model='pcie-root-port'>\n  <address type='pci' domain='0x0000' bus='0x00' slot='0x03' function='0x0' multifunction='on'/>",
-            "<shmem name='lent'>\n  <model type='ivshmem-plain'/>",
+            "<shmem name='linked'>\n  <model type='ivshmem-plain'/>",
             "<server path='/s'/>",
             "<hostdev mode='subsystem' type='pci' managed='no'>\n  <source>\n    <address domain='0x0000' bus='0x01' slot='0x02' function='0x3'/>\n  </source>\n  <address type='pci' domain='0x0000' bus='0x09'",
             "<source file='/over'/>\n  <backingStore type='file'>\n    <format type='raw'/>\n    <source file='/base'/>",

@@ -5,15 +5,15 @@ use vshmem_base::user::uid;
 use vshmem_guest::settings::uplink::Means;
 use vshmem_placement::pages::Pages;
 
-/// Why machines have no network between them.
+/// The reason why machines have no network between them.
 const ROOTS: &str =
     "libvirt makes networks for root only, and none in a session: leave this out, or let vshmem \
     start the machines itself";
-/// Why machines have no network outside by sockets of their user.
+/// The reason why machines have no network outside by sockets of their user.
 pub const USER: &str =
     "by libvirt's network of this kind machines reach what listens on this host's loopback \
     address: name a bridge or a tap device, or let vshmem start the machines itself";
-/// Why machines can't have their memory in small pages.
+/// The reason why machines can't have their memory in small pages.
 const SMALL: &str =
     "libvirt can't keep a machine's memory out of transparent huge pages: leave this out, or let vshmem \
     start the machines itself";

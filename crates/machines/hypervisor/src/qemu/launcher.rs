@@ -112,7 +112,7 @@ impl Launcher for Qemu {
         has_port && (!is_dax(&pool.transport) || has_room())
     }
 
-    /// As `plug::can_unplug_doorbell` says, and `Hotplug::check_not_fixed`.
+    /// Decides as `plug::can_unplug_doorbell` and `Hotplug::check_not_fixed` do.
     fn can_revoke(&self, record: &Record, pool: &Granted) -> bool {
         let rings = record.doorbell && pool.doorbell;
         pool.transport.is_none() && (!rings || record.accel == Accel::Kvm.name())

@@ -51,7 +51,7 @@ fn read() -> (Instant, u64) {
 mod tests {
     use super::*;
 
-    /// Whatever else runs meanwhile.
+    /// Measurements agree, whatever else runs meanwhile.
     #[test]
     fn it_measures_the_same_again() {
         let known = khz().unwrap();

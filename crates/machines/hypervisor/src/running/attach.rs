@@ -38,9 +38,9 @@ const LISTEN_TIMEOUT: Duration = Duration::from_secs(3);
 pub struct AttachResult {
     /// Its record.
     pub record: Attached,
-    /// Why its pools will have no doorbells, if so.
+    /// The reason why its pools will have no doorbells, if so.
     pub no_doorbells: Option<&'static str>,
-    /// Why its front end can't be reached, if so.
+    /// The reason why its front end can't be reached, if so.
     pub no_channel: Option<String>,
 }
 
@@ -107,7 +107,7 @@ fn begin(options: &AttachOptions) -> Result<AttachResult> {
     Ok(AttachResult { record, no_doorbells, no_channel })
 }
 
-/// Why the machine's pools will have no doorbells, by the same rules as in `grant`.
+/// The reason why the machine's pools will have no doorbells, by the same rules as in `grant`.
 fn why_no_doorbells(wished: Option<bool>, served: bool, kvm: bool) -> Option<&'static str> {
     match wished {
         Some(false) => Some("--no-doorbell was given"),

@@ -1,4 +1,4 @@
-//! Grants pools to machines that run, and revokes them.
+//! Grants of pools to machines that run, and their revocation.
 //!
 //! Which pools a machine has is asked from QEMU each time; the record only adds their files. So an
 //! interrupted command does no harm: the record is written before anything is plugged in and after everything

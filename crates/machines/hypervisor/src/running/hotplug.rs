@@ -1,5 +1,5 @@
-//! Plugs pools into a machine that runs, and unplugs them, with everything that goes with it: the record, the
-//! back end, the front end.
+//! Hotplug: pools are plugged into a machine that runs, and unplugged, with everything that goes with it: the
+//! record, the back end, the front end.
 
 use super::libvirt_pools;
 use super::pci::{self, Devices, FreeBus, PoolDevice};

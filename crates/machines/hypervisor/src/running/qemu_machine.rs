@@ -105,7 +105,7 @@ impl QemuMachine<'_> {
         self.runs().and_then(Running::pid)
     }
 
-    /// To whom files of pools are lent for it, if libvirt has started it for a cluster.
+    /// The domain that links of pools are made for, if libvirt has started it for a cluster.
     pub fn link_user(&self) -> Option<LinkUser<'_>> {
         let managed = self.runs().and_then(Running::managed)?;
         Some(LinkUser { uuid: &managed.uuid, user: managed.user })

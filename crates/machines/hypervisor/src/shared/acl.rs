@@ -13,7 +13,7 @@ use vshmem_base::user::{has_account, MACHINE_USERS};
 const LIST: &str = "system.posix_acl_access";
 /// The version of the format, from linux/posix_acl_xattr.h.
 const VERSION: u32 = 2;
-/// From linux/posix_acl.h.
+/// The tags of entries, from linux/posix_acl.h.
 const USER_OBJ: u16 = 0x01;
 const USER: u16 = 0x02;
 const GROUP_OBJ: u16 = 0x04;

@@ -41,7 +41,7 @@ pub fn status(socket: &Path, timeout: Duration) -> Result<GuestStatus> {
     request(socket, message, timeout)
 }
 
-/// Why a machine's driver could not be loaded; `None` if it was loaded, or not tried.
+/// The reason why a machine's driver could not be loaded; `None` if it was loaded, or not tried.
 pub fn driver_error(status: &GuestStatus) -> Option<String> {
     match &status.driver {
         DriverStatus::Loaded(_) => None,

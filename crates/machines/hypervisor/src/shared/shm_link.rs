@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_file_is_lent_and_taken_back() {
-        let directory = Path::new(SHM).join(format!("vshmem-lent-{}", std::process::id()));
+        let directory = Path::new(SHM).join(format!("vshmem-link-{}", std::process::id()));
         fs::create_dir(&directory).unwrap();
         let pool = Granted::new("work".into(), directory.join("pool"), 1 << 20, false);
         fs::write(&pool.path, "x").unwrap();

@@ -143,7 +143,7 @@ fn by_helper(bridge: &str) -> Result<OwnedFd> {
     Err(helper_refused(helper, bridge, &String::from_utf8_lossy(&told.stderr)))
 }
 
-/// Why the helper has made no tap device.
+/// The error of a helper that has made no tap device.
 fn helper_refused(helper: &Path, bridge: &str, said: &str) -> Error {
     let said = vshmem_base::printable(said.trim());
     let hint = match said.contains("acl") || said.contains("denied") {

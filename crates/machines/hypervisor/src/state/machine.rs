@@ -40,7 +40,7 @@ pub struct Health {
     pub pools: Vec<String>,
     /// Its front end answers.
     pub front_end: bool,
-    /// Why its driver could not be loaded.
+    /// The reason why its driver could not be loaded.
     pub no_driver: Option<String>,
 }
 

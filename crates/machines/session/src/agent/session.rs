@@ -74,7 +74,7 @@ pub struct Session {
     index: usize,
     out: VecDeque<u8>,
     state: State,
-    /// Since when the host's end has seemed closed.
+    /// The time since which the host's end has seemed closed.
     closed_since: Option<Instant>,
 }
 
@@ -217,7 +217,7 @@ impl Session {
         }
     }
 
-    /// When to call [`Session::service`] even if nothing happens.
+    /// The time at which to call [`Session::service`] even if nothing happens.
     pub fn deadline(&self) -> Option<Instant> {
         Some(self.closed_since? + HUNG_UP_AFTER)
     }

@@ -27,7 +27,7 @@ pub struct Stream {
 /// The outcome of a command's turn.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Nothing to do until an event of one of its descriptors.
+    /// No work until an event of one of its descriptors.
     Idle,
     /// There may be more output.
     Again,

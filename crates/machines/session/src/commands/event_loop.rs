@@ -71,13 +71,13 @@ pub struct EventLoop {
     input_open: bool,
     /// The user's terminal, if a command has it.
     raw: Option<Raw>,
-    /// When the user interrupted, and by which signal; `None` once it was checked whether machines answer.
+    /// The time and signal of the user's interruption; `None` once it was checked whether machines answer.
     interrupted: Option<(Instant, i32)>,
-    /// When the last signal came that was passed on, and which.
+    /// The time and number of the last signal that was passed on.
     passed_on: Option<(Instant, i32)>,
-    /// When commands that have not ended will be killed.
+    /// The time at which commands that have not ended will be killed.
     kill_at: Option<Instant>,
-    /// Since when they are killed.
+    /// The time since which they are killed.
     killed: Option<Instant>,
     /// Errors that were printed.
     printed: BTreeSet<String>,

@@ -17,7 +17,7 @@ const MAX_LINE: usize = 64 * 1024;
 /// The output of one command.
 pub struct Output {
     prefix: Option<String>,
-    /// For each stream, an incomplete line, and where output goes.
+    /// The incomplete line of each stream, and the destination of its output.
     streams: [(Vec<u8>, Box<dyn Write>); 2],
 }
 

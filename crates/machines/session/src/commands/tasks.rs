@@ -43,7 +43,7 @@ struct OpenChannel {
     tasks: Vec<Option<usize>>,
     /// It is serviced even while it has no task, so that its loss is noticed.
     serviced_idle: bool,
-    /// Why it was lost, if it was.
+    /// The reason of its loss, if it was lost.
     lost: Option<String>,
 }
 

@@ -37,7 +37,7 @@ struct Waiting {
     pieces: VecDeque<(Stream, Vec<u8>)>,
     /// Bytes of the pieces, and of the one that is being written.
     len: usize,
-    /// Why nothing can be written any more.
+    /// The error after which nothing is written any more.
     error: Option<Errno>,
     /// The event loop waits for a piece to be written.
     awaited: bool,
@@ -97,7 +97,7 @@ impl Writers {
     }
 }
 
-/// Readable when a piece was written, or writing has failed.
+/// The descriptor is readable when a piece was written, or writing has failed.
 impl AsFd for Writers {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()

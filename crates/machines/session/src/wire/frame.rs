@@ -58,7 +58,7 @@ impl Frame {
     }
 }
 
-/// Why a stream can't be read any further.
+/// Reasons for which a stream can't be read any further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameError {
     /// No frame begins with these four bytes.

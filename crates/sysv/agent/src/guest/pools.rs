@@ -39,7 +39,7 @@ struct Device {
 
 enum State {
     Joined(MaintainedPool),
-    /// Why the pool can't be used.
+    /// The pool can't be used, for this reason.
     Unusable(String),
 }
 

@@ -44,7 +44,7 @@ pub struct GrantResponse {
     pub failed: Vec<Failure>,
 }
 
-/// Why a pool can't be used.
+/// A pool that can't be used, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The pool's name.
@@ -74,7 +74,7 @@ pub struct GuestStatus {
 pub enum DriverStatus {
     /// Whether it is loaded. False also means that loading it was not tried.
     Loaded(bool),
-    /// Why it could not be loaded.
+    /// It could not be loaded, for this reason.
     Failed(String),
 }
 

@@ -49,7 +49,7 @@ pub struct Status {
     pub pid: u32,
     /// The keeper's pid.
     pub keeper: u32,
-    /// When this back end started, in seconds since the epoch.
+    /// The time at which this back end started, in seconds since the epoch.
     pub since: u64,
     /// Whether it ends with its last pool.
     pub transient: bool,
@@ -76,7 +76,7 @@ pub struct PoolStatus {
     pub rung: u64,
     /// Bytes of removed segments that were given back to the host since this back end started.
     pub given_back: u64,
-    /// Since when it is in quarantine, in seconds since the epoch.
+    /// The time since which it is in quarantine, in seconds since the epoch.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub quarantined: Option<u64>,
     /// The machines that are connected.
@@ -94,7 +94,7 @@ pub struct PeerStatus {
     pub name: String,
     /// The pid of its process.
     pub pid: u32,
-    /// When it connected, in seconds since the epoch.
+    /// The time at which it connected, in seconds since the epoch.
     pub since: u64,
     /// Whether it has messages yet to read.
     pub behind: bool,
@@ -111,7 +111,7 @@ pub struct MemberStatus {
     pub alive: bool,
     /// Its peer id, which rings its doorbell.
     pub peer: Option<u16>,
-    /// When it connected, in seconds since the epoch.
+    /// The time at which it connected, in seconds since the epoch.
     pub since: Option<u64>,
 }
 

@@ -12,7 +12,7 @@ use vshmem_pool::layout::MAX_MEMBERS;
 /// Peers that a pool can have at once, the host included.
 pub const MAX_PEERS: usize = 256;
 const VERSION: u32 = 1;
-/// In [`Page::in_flight`]: the message belongs to the greeting.
+/// The bit in [`Page::in_flight`] that says the message belongs to the greeting.
 const GREETING: u64 = 1 << 40;
 
 /// The entry of a peer.
@@ -24,7 +24,7 @@ pub struct Entry {
     pub greeted: AtomicU32,
     /// The process at the other end.
     pub pid: AtomicU32,
-    /// When it connected, in seconds since the epoch.
+    /// The time at which it connected, in seconds since the epoch.
     pub since: AtomicU64,
     /// Its name, padded with zeros.
     name: [AtomicU64; NAME],
@@ -65,7 +65,7 @@ struct Page {
     /// The value that is stored when that message was sent.
     in_flight_value: AtomicU64,
     entries: [Entry; MAX_PEERS],
-    /// By recipient and subject: `generation << 8 | vectors`.
+    /// The last announcement of each subject to each recipient: `generation << 8 | vectors`.
     announced: [[AtomicU64; MAX_PEERS]; MAX_PEERS],
 }
 

@@ -70,7 +70,7 @@ struct Server<'a> {
     next_tick: Instant,
     /// The endpoint for metrics, if they are served.
     endpoint: Option<Endpoint>,
-    /// When metrics were collected last, and their text.
+    /// The time at which metrics were collected last, and their text.
     last_metrics: Option<(Instant, String)>,
 }
 

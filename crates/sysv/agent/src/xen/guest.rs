@@ -18,9 +18,9 @@ use vshmem_transport::{PoolRef, Transport};
 /// The time until which [`join`] serves pools.
 #[derive(Debug, Clone, Copy)]
 pub enum Until {
-    /// Until the process is asked to end. Then the pools are detached.
+    /// The time at which the process is asked to end. Then the pools are detached.
     Ended,
-    /// Until there is at least one, or the time is over. Pools stay attached.
+    /// The time at which there is a pool, or this much time has passed. Pools stay attached.
     Any(Duration),
 }
 

@@ -44,10 +44,10 @@ struct Granted {
     info: Option<GrantInfo>,
     is_announced: bool,
     is_ready: bool,
-    /// Until this is over, changes of its readiness are ignored: it may alternate, or have the pool from a
-    /// previous process and be about to say so.
+    /// The back-off during which changes of its readiness are ignored: it may alternate, or have the pool
+    /// from a previous process and be about to say so.
     backoff: Option<Backoff>,
-    /// It is to give the pool back until then; after that the grant is revoked all the same.
+    /// The deadline for giving the pool back; after that the grant is revoked all the same.
     detach_by: Option<Instant>,
 }
 

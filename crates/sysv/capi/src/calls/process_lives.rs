@@ -1,4 +1,4 @@
-//! The question whether a process lives that the program knows by its pid alone.
+//! Liveness of a process that the program knows by its pid alone.
 //!
 //! Pids are those of a kernel and a PID name space, and machines and containers that are made alike have
 //! processes of the same pids, the caller's own among them. So the caller's attachments say which process is

@@ -21,7 +21,7 @@ use libc::timespec;
 use vshmem_ipc::sem::Sembuf;
 use vshmem_ipc::Errno;
 
-/// With a zero byte at the end, for C.
+/// The version with a zero byte at the end, for C.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
 
 #[no_mangle]

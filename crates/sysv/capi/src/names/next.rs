@@ -34,7 +34,7 @@ impl Next {
     }
 }
 
-/// In place of a function that libc does not have.
+/// Stands in for a function that libc does not have.
 extern "C" fn missing() -> *mut c_void {
     core::ptr::null_mut()
 }

@@ -1,4 +1,4 @@
-//! From a pool's name to its mapping; a local pool that doesn't exist yet is made.
+//! Look-up of a pool by its name: from the name to the mapping. A local pool that doesn't exist yet is made.
 
 use crate::process::config::{config, PoolName};
 use crate::process::raw::{self, syscall};

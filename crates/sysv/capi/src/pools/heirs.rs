@@ -107,7 +107,7 @@ pub fn are_suspected() -> bool {
     SUSPECTED_BELOW.load(Relaxed) > 0
 }
 
-/// After a fork that was counted, in the parent and in the child.
+/// Notes a fork that was counted; called after it, in the parent and in the child.
 pub extern "C" fn after_fork() {
     // SAFETY: as in `mark`.
     let mark = unsafe { MARK.load(Acquire).as_ref() };

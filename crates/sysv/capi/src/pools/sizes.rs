@@ -45,7 +45,7 @@ struct Page {
     histories: [AtomicPtr<History>; PLACES],
 }
 
-/// By sequence number, the low half of the word that was in the place.
+/// The low half of the word that was in the place, by sequence number.
 type History = [AtomicU32; 1 << SEQ_BITS];
 
 /// A word is `id:32 | known:1 | less:1 | doubtful:1 | got:1 | size:28`, from the high end. No id that is ours
@@ -72,7 +72,7 @@ struct Table {
     pages: AtomicPtr<Pages>,
 }
 
-/// By the high bits of the index.
+/// The pages of a table, by the high bits of the index.
 type Pages = [AtomicPtr<Page>; PAGES];
 
 /// The sizes of sets, in semaphores.

@@ -154,7 +154,7 @@ fn futex(page: &Page, operation: i32, value: u32, longest: *const libc::timespec
     unsafe { syscall!(libc::SYS_futex, page.gate.as_ptr(), operation, value, longest) };
 }
 
-/// Before a fork: enters the gate, if there is anything that it guards.
+/// Enters the gate before a fork, if there is anything that it guards.
 pub fn enter_for_fork() -> Option<Inside> {
     page::existing().filter(|page| !is_owner(page)).map(enter_at)
 }
@@ -168,7 +168,7 @@ pub fn close_for_fork(inside: Inside) {
     core::mem::forget(inside);
 }
 
-/// After a fork, in the parent: enters the gate if the thread has closed it for that.
+/// Enters the gate after a fork, in the parent, if the thread has closed it for that.
 pub fn enter_after_fork() -> Option<Inside> {
     let is_mine = |page: &&Page| page.owner.load(Ordering::Relaxed) == tls::thread().addr() | FORKS;
     let mut inside = page::existing().filter(is_mine).map(enter_at)?;

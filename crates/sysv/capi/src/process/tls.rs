@@ -20,7 +20,7 @@ pub struct Thread {
     pub forked: [u64; crate::process::page::MAX_POOLS],
     /// The wait under way.
     pub wait: Wait,
-    /// Why the last call that failed did so.
+    /// The error of the last call that failed.
     pub error: LastError,
     /// The text that `vshm_last_error` handed out.
     pub message: Message,
@@ -58,7 +58,7 @@ pub struct Wait {
     pub watched: usize,
 }
 
-/// Why the last failing call of a thread failed. All zeros: none failed yet.
+/// The error of a thread's last failing call. All zeros: none failed yet.
 #[repr(C)]
 pub struct LastError {
     /// The explanation; empty: the errno value says it all.

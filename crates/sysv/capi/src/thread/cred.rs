@@ -56,7 +56,7 @@ pub fn ticks() -> u64 {
     0
 }
 
-/// As [`ticks`], and not before all that was read before it has come.
+/// Reads the counter as [`ticks`] does, and not before all that was read before it has come.
 #[inline(always)]
 pub fn ticks_after_loads() -> u64 {
     #[cfg(target_arch = "x86_64")]

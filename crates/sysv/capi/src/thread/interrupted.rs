@@ -135,7 +135,7 @@ pub fn end_wait(c: &Ctx) {
     }
 }
 
-/// Roughly where the stack ends now.
+/// The approximate address at which the stack ends now.
 #[inline(always)]
 fn here() -> usize {
     let local = 0u8;

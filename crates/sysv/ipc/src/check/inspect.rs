@@ -1,4 +1,4 @@
-//! Looking a pool over.
+//! The walk through a pool that makes all checks.
 
 use super::finding::{demand, Finding, Location, Queued, Report};
 use super::{allocations, participants};

@@ -92,7 +92,8 @@ pub(crate) fn inspect(
     Ok(())
 }
 
-/// From where all is free to the tail, message follows upon message, and they are as many as the ends say.
+/// Checks that message follows upon message from where all is free to the tail, and that they are as many as
+/// the ends say.
 fn positions(slow: &Slow, ring: &Ring, head: At, tail: At, location: Location, report: Report) {
     let free = done::at(&slow.queue);
     let (taken, all) = (head.pos.wrapping_sub(free), tail.pos.wrapping_sub(free));

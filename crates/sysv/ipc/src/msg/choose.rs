@@ -21,7 +21,7 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// From the arguments of `msgrcv`.
+    /// The message that the arguments of `msgrcv` ask for.
     #[inline]
     pub fn new(mtyp: i64, flg: i32) -> Wanted {
         if flg & super::MSG_COPY != 0 {

@@ -1,4 +1,4 @@
-//! Cells that are free again: all before the position *done*, which receivers move on as they finish.
+//! The position *done* of a ring, before which all cells are free again: receivers move on as they finish.
 //!
 //! # Why it is correct
 //! A receiver that has copied its message out and finds `done` at its own position moves it past its cells.
@@ -82,7 +82,7 @@ fn move_on(queue: &Queue, pos: u32, cells: u32) -> bool {
     done.compare_exchange(pos.into(), next.into(), SeqCst, Relaxed).is_ok()
 }
 
-/// Beside the position in the word: nobody may move it.
+/// The bit beside the position by which nobody may move it.
 const HELD: u64 = 1 << 32;
 
 /// Keeps receivers from moving `done`. The queue's lock is held.
@@ -98,7 +98,7 @@ pub fn let_go(queue: &Queue) {
     }
 }
 
-/// Everything before this is free.
+/// The position before which everything is free.
 #[inline]
 pub fn at(queue: &Queue) -> u32 {
     queue.entry.receive.done.load(SeqCst) as u32

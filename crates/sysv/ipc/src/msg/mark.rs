@@ -71,8 +71,8 @@ impl Mark {
         })
     }
 
-    /// Nothing, since a lap. The word looks like nobody's data: a late comer must not mistake memory that
-    /// became somebody else's for it.
+    /// The mark of a free place, as of a lap. The word looks like nobody's data: a late comer must not
+    /// mistake memory that became somebody else's for it.
     #[inline]
     pub const fn free(lap: u32) -> Mark {
         Mark { state: State::Free, lap: lap & LAP, len: 0xa5_5a69, owner: u16::MAX }

@@ -20,7 +20,7 @@ use vshmem_pool::tuning::{FAST_ATTEMPTS, RECEIVER_PAUSES};
 
 enum Attempt {
     Done(Received),
-    /// Nothing is at the head.
+    /// No message is at the head.
     Free,
     Slow,
 }

@@ -215,7 +215,8 @@ pub fn collect(slow: &Slow, signals: &SignalsBlocked) -> Result<(), Errno> {
     Ok(())
 }
 
-/// If the message was finished in the ring where it is, it is brought to its place, or is none any more.
+/// Moves a message to its place if it was finished in the ring where it is, or drops it if it is none any
+/// more.
 fn move_over(slow: &Slow, ring: &Ring, item: Item) {
     let [old, from, _] = ring.head_words(item.pos);
     let from = from.load(Relaxed) as u32;

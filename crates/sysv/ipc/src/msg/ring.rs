@@ -55,7 +55,7 @@ impl Ring {
         Some(Ring { base: NonNull::new(mem.base())?, at, cells: cells as u32 })
     }
 
-    /// As words that [`Ring::of_words`] reads.
+    /// The ring as words that [`Ring::of_words`] reads.
     pub fn words(&self) -> [u64; 3] {
         [self.base.as_ptr().expose_provenance() as u64, self.at, self.cells.into()]
     }
@@ -284,7 +284,7 @@ impl Ring {
         u64::from(self.cells) * SPARE / 8
     }
 
-    /// One of them; the last if there are not so many.
+    /// One of the spare words; the last if there are not so many.
     pub fn spare_word(&self, n: u64) -> &'static AtomicU64 {
         let n = n.min(self.spare_words() - 1);
         let at = self.at + u64::from(self.cells) * (HEAD + CELL as u64) + n * 8;

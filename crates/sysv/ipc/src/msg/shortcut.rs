@@ -226,7 +226,7 @@ mod tests {
     use crate::IPC_NOWAIT;
     use std::vec::Vec;
 
-    /// To a queue through which a message has passed.
+    /// A shortcut to a queue through which a message has passed.
     fn to(c: &Ctx, id: i32) -> Shortcut {
         send(c, id, 1, b"makes the ring").unwrap();
         receive(c, id, 100, 0, IPC_NOWAIT).unwrap();

@@ -1,4 +1,4 @@
-//! Rings are made at the first message and grow with need.
+//! Space for messages: a ring is made at the first message, and grows with need.
 
 use super::done;
 use super::end::{self, At, MAX_STEP};

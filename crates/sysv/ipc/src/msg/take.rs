@@ -23,7 +23,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// From the arguments of `msgrcv`.
+    /// The buffer that the arguments of `msgrcv` describe.
     #[inline(always)]
     pub fn new(text: *mut u8, cap: usize, flg: i32) -> Incoming {
         let cut = flg & MSG_NOERROR != 0;

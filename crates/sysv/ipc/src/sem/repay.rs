@@ -45,7 +45,7 @@ static TURN: AtomicU32 = AtomicU32::new(0);
 /// Operations for each record that is asked about.
 const ONE_IN: u32 = 4;
 
-/// As in a process that has made no operation yet.
+/// Sets the turn as in a process that has made no operation yet.
 #[cfg(all(test, feature = "model"))]
 pub fn forget_turn() {
     TURN.store(0, Relaxed);

@@ -7,7 +7,7 @@ use vshmem_pool::Mem;
 pub struct Memory {
     /// The address at which the first margin begins.
     base: *mut u8,
-    /// Of both margins and what is between them.
+    /// The layout of both margins and what is between them.
     layout: Layout,
 }
 

@@ -109,12 +109,12 @@ impl World {
         self.0.speed.store(times, SeqCst);
     }
 
-    /// As long as this lives, who gives memory back does not get any further.
+    /// Holds up those who give memory back, as long as the result lives.
     pub fn hold_releases(&self) -> impl Drop + '_ {
         self.0.reserved.lock().unwrap()
     }
 
-    /// From now on, memory can be reserved so often.
+    /// Sets the number of times that memory can be reserved from now on.
     pub fn reservations_left(&self, n: i64) {
         self.0.reservations.store(n, SeqCst);
     }
@@ -211,7 +211,7 @@ pub struct Process {
     interrupted: AtomicBool,
     /// Threads that were started and have not ended.
     running: AtomicU32,
-    /// Those of them that sleep.
+    /// Threads among these that sleep.
     asleep: AtomicU32,
     stopped: AtomicBool,
     signalled: AtomicBool,
@@ -293,7 +293,7 @@ impl Process {
         self.signalled.store(true, SeqCst);
     }
 
-    /// From now on it sees the pool as a device's memory, which it can't give back, and over which it does
+    /// Has it see the pool from now on as a device's memory, which it can't give back, and over which it does
     /// not rule.
     pub fn move_into_machine(&self) {
         self.in_machine.store(true, SeqCst);
@@ -304,12 +304,12 @@ impl Process {
         self.inside.store(yes, SeqCst);
     }
 
-    /// From now on it knows by itself that every segment has so many bytes.
+    /// Has it know by itself from now on that every segment has so many bytes.
     pub fn was_told(&self, len: u64) {
         self.told.store(len, SeqCst);
     }
 
-    /// From now on it waits so many nanoseconds for a lock at the most.
+    /// Has it wait so many nanoseconds for a lock at the most from now on.
     pub fn hurry(&self, most: i64) {
         self.patience.store(most, SeqCst);
     }

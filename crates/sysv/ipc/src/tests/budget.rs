@@ -17,7 +17,7 @@ use vshmem_pool::layout::{Kind, ID_BIT};
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::tuning::LOCK_NS;
 
-/// With as many of everything as there may be.
+/// Bytes of a pool with as many of everything as there may be.
 const SIZE: usize = 256 << 20;
 /// Semaphores in the largest set that Linux admits.
 const MOST_SEMAPHORES: u32 = 32_000;
@@ -90,7 +90,7 @@ fn a_circle_of_adjustments() {
     let entry = c.pool.sem(index(id)).unwrap();
     let record = entry.undo.load(Relaxed);
     word(c, record + 8).store(record, Relaxed);
-    // Its owner lives and has nothing there: whoever sweeps goes round and round.
+    // Its owner lives and has nothing there: a walk through the list never ends.
     let now = [Sembuf { num: 3, op: -30_000, flg: IPC_NOWAIT as i16 }];
     let result = is_cut_short(c, "semop", |c| sem::op(c, id, &now, None));
     assert!(result.is_err());

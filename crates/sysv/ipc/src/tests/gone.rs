@@ -1,5 +1,5 @@
-//! A pool that is taken away while it is in use reads as zeros from one moment to the next: every call comes
-//! to an end, soon and without a panic, and none of those by id that begin later succeeds.
+//! A pool that is taken away while it is in use, and reads as zeros from one moment to the next: every call
+//! comes to an end, soon and without a panic, and none of those by id that begin later succeeds.
 
 use super::msg::{receive, send};
 use super::sem::{op, undone};

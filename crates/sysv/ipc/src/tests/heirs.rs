@@ -124,8 +124,8 @@ fn a_child_that_is_counted_has_the_same_sources() {
     assert!(!is_kept(&other, id));
 }
 
-/// A note that is left where the pool's lock is not to be had says whether there may be heirs, for whoever
-/// takes it off.
+/// A note that is left where the pool's lock is not to be had says whether there may be heirs, for the
+/// process that takes it off.
 #[test]
 fn what_is_noted_says_whether_there_may_be_heirs() {
     let w = World::new(4 << 20);

@@ -24,7 +24,7 @@ fn world(most: u32) -> World {
     World::with(len, &Params { limits, ..Params::default() }, |_| {}).unwrap()
 }
 
-/// As `ftok` makes them, keys differ in bits of both ends.
+/// A key as `ftok` makes them: they differ in bits of both ends.
 fn key(i: u32) -> i32 {
     (i + 1).rotate_left(17) as i32
 }
@@ -46,7 +46,7 @@ fn cost<'a>(c: &Ctx, which: impl IntoIterator<Item = &'a u32>, mut call: impl Fn
     f64::from(u32::try_from(spent).unwrap()) / f64::from(calls)
 }
 
-/// Of a look-up by key, an operation by id, and removing and making a set again.
+/// The costs of a look-up by key, an operation by id, and removing and making a set again.
 fn costs(c: &Ctx, which: &[u32], ids: &mut [i32]) -> [f64; 3] {
     let by_key = cost(c, which, |i| assert_eq!(sem::get(c, key(i), 0, 0), Ok(ids[i as usize])));
     let by_id = cost(c, which, |i| assert_eq!(sem::getval(c, ids[i as usize], 0), Ok(0)));
@@ -57,7 +57,7 @@ fn costs(c: &Ctx, which: &[u32], ids: &mut [i32]) -> [f64; 3] {
     [by_key, by_id, anew]
 }
 
-/// Nobody's, nor damaged.
+/// Checks that nothing in the pool is lost or damaged.
 fn is_whole(c: &Ctx) {
     let c = &Ctx { budget: Budget::new(1 << 40), ..c.clone() };
     check::repair(c).unwrap();
@@ -92,7 +92,7 @@ fn what_is_done_costs_what_it_costs_among_ten() {
     is_whole(c);
 }
 
-/// A process that knows more sets than its list holds dies: whoever comes next finds what it owes.
+/// A process that knows more sets than its list holds dies: the next process finds what it owes.
 fn who_has_used_sets_everywhere(world: &World, ids: &[i32]) {
     let (dead, other) = (world.process(), world.process());
     let c = &other.ctx();

@@ -1,4 +1,4 @@
-//! Kernels come and die, more of them than there are entries.
+//! Kernels that come and die, more of them than there are entries.
 
 use super::msg::{queue, receive, send};
 use super::sem::{op, set_of, undone};

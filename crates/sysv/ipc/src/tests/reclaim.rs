@@ -1,5 +1,4 @@
-//! Memory that machines can't give back is given back by somebody else, whom it may cost its life at any
-//! moment.
+//! Memory that machines can't give back: somebody else gives it back, who may die at any moment.
 
 use super::death::at_every_call;
 use crate::reclaim::{step, Cursor, Step};
@@ -163,7 +162,7 @@ fn whatever_stands_before_it_is_found() {
     assert_eq!((data(w.pool(), extent.offset, extent.len), give_all_back(&host.ctx())), (None, 0));
 }
 
-/// Those who need the lock don't wait for more than that.
+/// Calls that need the lock wait for no more than one such step.
 #[test]
 fn a_call_that_needs_memory_empties_a_little_at_a_time() {
     let w = World::new(32 << 20);

@@ -1,5 +1,5 @@
-//! A member scribbles over words of a pool while it is in use: calls may fail, but must come back without a
-//! panic, in time, and touch nothing outside of the pool.
+//! A member that scribbles over words of a pool while it is in use: calls may fail, but must come back
+//! without a panic, in time, and touch nothing outside of the pool.
 //!
 //! Everything that a pool can hold is made once. Then words of it are replaced by what an enemy might write
 //! there (ends of ranges, links that lead to themselves, offsets just past the end), every call is made, and

@@ -72,7 +72,7 @@ fn a_fork_counts_for_the_child_too() {
     assert_eq!(shm::stat(d, ids[29]).unwrap().nattch, 1);
 }
 
-/// Those of a server that forks for each request, and of a fuzzer.
+/// Such children are those of a server that forks for each request, and of a fuzzer.
 #[test]
 fn children_that_end_one_after_another_leave_no_records() {
     let world = World::new(4 << 20);

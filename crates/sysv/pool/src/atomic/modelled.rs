@@ -10,7 +10,7 @@ pub use crate::model::execution::fence;
 
 macro_rules! atomic {
     ($name:ident, $int:ty) => {
-        /// As that of [`core`].
+        /// An atomic like that of [`core`].
         #[derive(Debug, Default)]
         #[repr(transparent)]
         pub struct $name(plain::$name);
@@ -146,5 +146,5 @@ pub unsafe fn zero(at: *mut u8, len: usize) {
     }
 }
 
-/// Nothing, in a model.
+/// Does nothing in a model.
 pub fn prefetch_to_write<T>(_: *const T) {}

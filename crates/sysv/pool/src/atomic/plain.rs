@@ -2,9 +2,9 @@
 
 pub use core::sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, AtomicU8};
 
-/// As much as libc's memcpy copies by ordinary loads and stores, in whole lines. For 2 KiB and more, glibc's
-/// takes `rep movsb` where processors say that it is fast. On AMD's Zen 3 and 4 it is 25 times slower where
-/// the target lies up to 63 bytes further into its page than the source (glibc bug 30994).
+/// The most that libc's memcpy copies by ordinary loads and stores, in bytes: whole lines. For 2 KiB and
+/// more, glibc's takes `rep movsb` where processors say that it is fast. On AMD's Zen 3 and 4 it is 25 times
+/// slower where the target lies up to 63 bytes further into its page than the source (glibc bug 30994).
 const PIECE: usize = 2048 - 64;
 
 /// Copies bytes that do not overlap. From 16 to 64 in line, by loads and stores of which some may do the same

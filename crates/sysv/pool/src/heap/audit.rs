@@ -21,8 +21,8 @@ pub enum Fault {
     Twice,
     /// It does not end where its last word says, or another free piece begins there.
     Ends,
-    /// So many pieces (in place of a block) say that they are free, and no tree leads to them; or the other
-    /// way round.
+    /// Pieces say that they are free, and no tree leads to them, or the other way round. Their number is in
+    /// place of a block.
     Unlisted,
 }
 

@@ -26,7 +26,7 @@ impl Soil {
         self.to.saturating_sub(self.from)
     }
 
-    /// Together with others, and with what is in between.
+    /// The union with others, and with what is in between.
     pub(super) fn with(self, other: Soil) -> Soil {
         match (self.is_empty(), other.is_empty()) {
             (true, _) => other,
@@ -35,7 +35,7 @@ impl Soil {
         }
     }
 
-    /// Those of them from one block to another.
+    /// The blocks of these from one to another.
     pub fn within(self, from: u32, to: u32) -> Soil {
         let part = Soil { from: self.from.max(from), to: self.to.min(to) };
         if part.is_empty() {

@@ -13,7 +13,7 @@ use crate::log::{Full, Txn};
 use crate::pool::Heap;
 use crate::pool::Pool;
 
-/// So many words are looked at in one search: some microseconds.
+/// The number of words that are looked at in one search: some microseconds.
 pub(crate) const LOOKED_AT: u32 = 16 << 10;
 /// The price of a look at a piece, in words.
 const PIECE: u32 = 8;

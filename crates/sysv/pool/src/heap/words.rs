@@ -52,7 +52,7 @@ impl From<Piece> for Range {
 pub(super) type Word = (u64, u64);
 
 impl Piece {
-    /// One that is in no list, from one block to another, of which those of `soil` are soiled.
+    /// A piece that is in no list, from one block to another, of which those of `soil` are soiled.
     pub fn new(from: u32, to: u32, soil: Soil) -> Piece {
         Piece { first: from, count: to - from, soil: soil.within(from, to), next: 0, prev: 0 }
     }

@@ -44,7 +44,7 @@ pub use protocol::Stuck;
 /// The price of a round of spinning, in units of the budget: processors pause for 10 to 50 nanoseconds.
 const ROUND: u64 = 4;
 
-/// While this lives, the calling thread gets no signal.
+/// A guard: while it lives, the calling thread gets no signal.
 pub struct SignalsBlocked<'a> {
     kernel: &'a dyn Kernel,
     old: Cell<u64>,
@@ -53,7 +53,7 @@ pub struct SignalsBlocked<'a> {
     failed: Cell<bool>,
     /// A handler has run.
     interrupted: Cell<bool>,
-    /// When the call's own time is up, by the kernel's clock.
+    /// The time at which the call's own time is up, by the kernel's clock.
     deadline: Cell<u64>,
 }
 
@@ -71,7 +71,7 @@ enum Manner {
     Closing {
         /// It was `Attentive` before.
         was_attentive: bool,
-        /// So long it had waited in all when it had the first lock.
+        /// Nanoseconds that it had waited in all when it had the first lock.
         before: u64,
     },
     /// For [`BRIEF_LOCK_NS`], or until a signal comes.
@@ -119,7 +119,7 @@ impl<'a> SignalsBlocked<'a> {
         }
     }
 
-    /// From now on as [`SignalsBlocked::attentive`].
+    /// Waits from now on as [`SignalsBlocked::attentive`].
     pub fn attend(&self) {
         self.manner.set(Manner::Attentive);
     }
@@ -132,7 +132,7 @@ impl<'a> SignalsBlocked<'a> {
         }
     }
 
-    /// As long as the call has changed nothing, it gives up at this time of the kernel's clock, but not
+    /// Has the call give up at this time of the kernel's clock, as long as it has changed nothing, but not
     /// before it has waited for [`BRIEF_LOCK_NS`] from now on: an honest owner may have lost its processor.
     pub fn give_up_at(&self, deadline: Option<u64>) {
         if let Some(deadline) = deadline {
@@ -150,7 +150,7 @@ impl<'a> SignalsBlocked<'a> {
         done
     }
 
-    /// From now on as [`SignalsBlocked::open`].
+    /// Waits from now on as [`SignalsBlocked::open`].
     pub fn reopen(&self) {
         self.manner.set(Manner::Open);
     }
@@ -176,8 +176,8 @@ impl<'a> SignalsBlocked<'a> {
         self.failed.get()
     }
 
-    /// After so many nanoseconds for owners that live and are not stopped, and `here` for this lock in all:
-    /// is that enough, and why?
+    /// Decides whether to give up, and why, after `waited` nanoseconds for owners that live and are not
+    /// stopped, and `here` for this lock in all.
     fn gives_up(&self, waited: u64, here: u64) -> Option<Stuck> {
         let manner = self.manner.get();
         let listens = matches!(manner, Manner::Attentive | Manner::Closing { .. } | Manner::Brief);

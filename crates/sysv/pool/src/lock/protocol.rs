@@ -11,7 +11,7 @@ pub const CONTENDED: u32 = 1 << 31;
 // As docs/layout.md has it.
 const _: () = assert!(HELD == 1 << 30 && CONTENDED == 1 << 31);
 
-/// Why a lock was not to be had.
+/// Reasons for which a lock was not to be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stuck {
     /// The lock's owner lives but has not let go for [`LOCK_NS`](crate::tuning::LOCK_NS).
@@ -35,9 +35,10 @@ pub trait World {
     fn is_stopped(&self, _word: u32) -> bool {
         false
     }
-    /// After so many nanoseconds for owners that are not stopped, and `here` in all: is that enough, and why?
+    /// Decides whether to give up, and why, after `waited` nanoseconds for owners that are not stopped, and
+    /// `here` in all.
     fn gives_up(&self, waited: u64, here: u64) -> Option<Stuck>;
-    /// So many nanoseconds were waited for this lock.
+    /// Counts the nanoseconds that were waited for this lock.
     fn has_waited(&self, _waited: u64) {}
     /// Finishes or drops what a dead owner had begun.
     fn recover(&self);
@@ -50,7 +51,7 @@ pub trait World {
     fn now(&self) -> u64;
     /// Rounds to spin before sleeping.
     fn spin_rounds(&self) -> u32;
-    /// One round's pause.
+    /// Pauses for a round of spinning.
     fn relax(&self);
     /// Lets others have the processor; false if that can't be done without sleeping.
     fn give_way(&self) -> bool {

@@ -177,7 +177,7 @@ impl Execution {
         NOW.with_borrow(|now| now.as_ref().is_some_and(|now| now.struck))
     }
 
-    /// From now on there is one thread.
+    /// Has operations carried out by one thread from now on.
     pub fn alone() {
         NOW.with_borrow_mut(|now| now.as_mut().expect("a run").mode = Mode::Alone);
     }
@@ -543,7 +543,7 @@ pub fn zeroes(at: usize, len: usize) -> bool {
     may
 }
 
-/// As [`core::sync::atomic::fence`].
+/// Acts as [`core::sync::atomic::fence`].
 pub fn fence(order: Ordering) {
     if life().is_none() {
         core::sync::atomic::fence(order);

@@ -1,4 +1,4 @@
-//! A question to the kernel costs what it takes.
+//! Tests of the budget: a question to the kernel costs what it takes.
 
 use super::Ready;
 use crate::atomic::Ordering::Relaxed;

@@ -80,7 +80,7 @@ fn two_kernels_may_be_at_one_slot() {
     assert_eq!(pool.process(faster.slot), Some((faster, 2, 22)));
     assert_eq!(pool.process(slower.slot), Some((slower, 1, 11)));
     assert_eq!((started(faster.slot), started(slower.slot)), (2 << 32, 1 << 32));
-    // Nobody is judged by the pid of whoever had the slot before.
+    // Nobody is judged by the pid of the process that had the slot before.
     pool.free_process(faster);
     let pid = pool.proc(faster.slot).unwrap().pid.load(SeqCst);
     assert_eq!((pid, started(faster.slot)), (0, 0));

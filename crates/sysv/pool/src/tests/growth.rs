@@ -1,4 +1,4 @@
-//! The small heap takes pages, and what segments have of the common ones.
+//! Growth of the small heap into pages, and what segments have of the common ones.
 
 use super::Memory;
 use crate::atomic::Ordering::Relaxed;

@@ -71,7 +71,7 @@ fn free_at_first(pool: &Pool, heap: &Heap) -> (u32, u32) {
     }
 }
 
-/// All that an audit has to say.
+/// Checks that an audit finds no fault.
 fn is_sound(pool: &Pool, heap: &Heap) {
     let mut known = std::vec![0; heap.audit_words()];
     let mut audit = Audit::new(pool, heap, &mut known).unwrap();
@@ -108,7 +108,7 @@ impl Model {
         }
     }
 
-    /// From one block on.
+    /// Do all free blocks read as zeros from one block on?
     fn nothing_soiled(&self, from: u32) -> bool {
         let mut blocks = self.taken.iter().zip(&self.soiled).skip(from as usize);
         blocks.all(|(taken, soiled)| *taken || !soiled)

@@ -1,4 +1,4 @@
-//! A process touches no page of a sparse pool that it does not know to have memory.
+//! Sparse pools: a process touches no page of one that it does not know to have memory.
 
 use super::Memory;
 use crate::atomic::{AtomicU64, AtomicU8, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use std::vec::Vec;
 
 const LEN: usize = 4 << 20;
 
-/// So many more pages get memory.
+/// The number of pages that can still get memory.
 static LEFT: AtomicU64 = AtomicU64::new(0);
 /// The number of times that memory was asked for.
 static ASKED: AtomicU64 = AtomicU64::new(0);

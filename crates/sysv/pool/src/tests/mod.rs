@@ -18,7 +18,7 @@ use std::alloc::{alloc_zeroed, dealloc, Layout};
 pub struct Memory(*mut u8, Layout);
 
 impl Memory {
-    /// So many bytes.
+    /// Memory of so many bytes.
     pub fn new(len: usize) -> Memory {
         let layout = Layout::from_size_align(len, 4096).unwrap();
         // SAFETY: the layout has a size above zero.

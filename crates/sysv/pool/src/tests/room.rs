@@ -38,7 +38,7 @@ impl<'a> Room<'a> {
         self.random % most
     }
 
-    /// From 1 to `most`, as many of each order.
+    /// A random length from 1 to `most`: all orders are equally frequent.
     fn length(&mut self, most: u32) -> u32 {
         let order = self.below(u64::from(most.ilog2()) + 1);
         ((1 << order) + self.below(1 << order) as u32).min(most)
@@ -118,7 +118,7 @@ fn in_heap(size: u64, pages: bool, test: impl Fn(&mut Room)) {
     assert!(room.dearest < MOST, "{} units", room.dearest);
 }
 
-/// In a pool of 1 GiB.
+/// Runs a test in both heaps of a pool of 1 GiB.
 fn in_both_heaps(test: impl Fn(&mut Room)) {
     in_heap(1 << 30, true, &test);
     in_heap(1 << 30, false, &test);
@@ -143,7 +143,7 @@ fn segments_of_all_lengths_use_a_pool_nearly_up() {
     }
 }
 
-/// As many of one length as there is room for.
+/// Segments of one length are as many as there is room for.
 #[test]
 fn segments_of_one_length_use_all_that_there_is() {
     in_both_heaps(|room| {

@@ -1,4 +1,5 @@
-//! Checks that the transport of a pool does what transports promise: `transport-contract POOL`.
+//! The program `transport-contract POOL`, which checks that the pool's transport does what transports
+//! promise.
 //!
 //! POOL is a name or a path, as in `VSHMEM_POOL`. The pool must be one that nobody uses and whose contents
 //! don't matter. Prints one line for each check, and exits with 1 if any of them failed.

@@ -49,8 +49,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// As the process ends: it does not look at the pool any more. Of what is still excepted from its checks
-    /// then, valgrind's memcheck warns.
+    /// Says that the process ends, so does not look at the pool any more. Of what is still excepted from its
+    /// checks then, valgrind's memcheck warns.
     pub fn expect_no_access(&self) {
         sys::memcheck::forget(self.mem.base() as usize, self.mem.mapped());
     }

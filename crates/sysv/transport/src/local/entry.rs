@@ -12,10 +12,10 @@ use crate::error::{CreateError, DiscoverError, OpenError, RemoveError};
 use crate::pool_ref::{own_directory, Origin, Path, PoolRef};
 use crate::sys::{self, Errno};
 
-/// For a directory that serves for looking up names.
+/// The flags that open a directory which serves for looking up names.
 const FLAGS: i32 = libc::O_PATH | libc::O_DIRECTORY;
 
-/// Why the directory can't be opened.
+/// Reasons for which the directory can't be opened.
 #[derive(Debug)]
 pub(crate) enum EntryError {
     /// The name of the user's own directory leads to something that can't be trusted.

@@ -167,7 +167,8 @@ unsafe fn map_at(
 struct Room {
     /// The distance of its beginning, which is its upper end, below the library's code, in bytes.
     far: usize,
-    /// Below this address nothing of the library's is mapped, as far as it knows; 0: nothing was mapped yet.
+    /// The address below which nothing of the library's is mapped, as far as it knows; 0: nothing was mapped
+    /// yet.
     free_below: AtomicUsize,
 }
 

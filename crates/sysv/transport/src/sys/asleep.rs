@@ -21,7 +21,7 @@ pub struct Awake {
     pub handled: bool,
 }
 
-/// As the instructions return it, in two registers.
+/// The result as the instructions return it, in two registers.
 #[repr(C)]
 struct Returned {
     result: isize,

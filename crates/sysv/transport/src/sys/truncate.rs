@@ -35,7 +35,7 @@ fn beyond_the_limit(fd: i32, len: u64) -> Outcome<()> {
     }
 }
 
-/// In the child.
+/// Sets the length in the child. Returns whether it was set.
 fn is_set(fd: i32, len: u64) -> bool {
     let raise = |to: u64| {
         let limits = [to; 2];

@@ -1,5 +1,5 @@
-//! Two processes put each other to sleep and wake each other, in two machines or on the host and in a
-//! machine: `doorbell-soak POOL ROLE ROUNDS`, once with the role 0 and once with 1.
+//! A soak test of doorbells: two processes put each other to sleep and wake each other, in two machines or on
+//! the host and in a machine: `doorbell-soak POOL ROLE ROUNDS`, once with the role 0 and once with 1.
 //!
 //! They wait as `semop` does, on the status of a waiter's record, but without its looks around: a lost
 //! wake-up ends the run. The pool must be one that nobody else uses.

@@ -24,7 +24,7 @@ pub struct Machine {
     pub memory: Option<(Instant, Memory)>,
     /// The address at which moving its memory goes on.
     pub place: u64,
-    /// Why its vCPUs must not be moved, if they must not.
+    /// The reason why its vCPUs must not be moved, if they must not.
     pub stays: Option<String>,
     /// None of its vCPUs has been moved yet.
     pub fresh: bool,

@@ -9,7 +9,7 @@ const CHUNK: usize = 1024;
 /// Mappings smaller than this are not the machine's memory.
 const LEAST: u64 = 16 << 20;
 
-/// Of <linux/mempolicy.h>: pages that other processes have as well stay.
+/// The flag of move_pages(2) by which pages that other processes have as well stay, from <linux/mempolicy.h>.
 const MPOL_MF_MOVE: libc::c_int = 1 << 1;
 
 /// A mapping of a machine's memory.
@@ -27,7 +27,7 @@ struct Mapping {
 pub struct Memory {
     /// Bytes on each node, by the numbers that Linux gives them.
     pub nodes: Vec<(u32, u64)>,
-    /// Why it can't be moved, if it can't.
+    /// The reason why it can't be moved, if it can't.
     pub stays: Option<String>,
     mappings: Vec<Mapping>,
 }

@@ -39,7 +39,7 @@ pub struct Board<'a> {
     pub seen: &'a Observation,
     pub history: History,
     pub items: Vec<Item>,
-    /// Of each machine and node: by how much of a local access one to its memory takes longer from there.
+    /// The part of a local access by which one to each machine's memory takes longer from each node.
     pub costs: Vec<Vec<f64>>,
     /// The cores of each node.
     pub cores: Vec<Vec<usize>>,
@@ -243,7 +243,7 @@ fn holds(topology: &Topology, place: Place, core: Option<usize>) -> bool {
     }
 }
 
-/// By how much of a local access one to a machine's memory takes longer from each node.
+/// The part of a local access by which one to a machine's memory takes longer from each node.
 fn costs(topology: &Topology, machine: &Machine) -> Vec<f64> {
     let all: u64 = machine.memory.iter().sum();
     let cost = |node: usize| {

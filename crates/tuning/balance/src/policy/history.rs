@@ -23,7 +23,7 @@ pub struct History {
     pub(super) machines: HashMap<u64, Residence>,
     /// Use of each core by others, averaged.
     pub(super) others: Vec<f64>,
-    /// Of each node: until when its vCPUs share its cores.
+    /// The time until which each node's vCPUs share its cores.
     pub(super) shared_until: Vec<f64>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Track {
     pub active: bool,
     /// The place where it may run.
     pub place: Place,
-    /// When it was last displaced.
+    /// The time at which it was last displaced.
     pub moved: f64,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Track {
 pub(super) struct Residence {
     /// Active vCPUs on each node, averaged.
     pub vcpus: Vec<f64>,
-    /// From which node to which its memory should go, and since when.
+    /// The nodes from and to which its memory should go, and the time since which it should.
     pub way: Option<(usize, usize, f64)>,
 }
 

@@ -13,7 +13,7 @@ pub struct Settings {
     pub refill: f64,
     /// Two places differ only if this much of a local access lies between them.
     pub least_gain: f64,
-    /// By how much full nodes may differ.
+    /// The part of its time that a vCPU gains at the least by a move to a less full node.
     pub imbalance: f64,
     /// vCPUs that have to leave their core in one step.
     pub moves: usize,

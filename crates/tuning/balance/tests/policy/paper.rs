@@ -28,7 +28,7 @@ const MEMORY: u64 = 4 << 30;
 /// The way in which vCPUs are scheduled.
 #[derive(Clone, Copy, PartialEq)]
 enum Scheduling {
-    /// Wherever the hypervisor's scheduler puts them.
+    /// By the hypervisor's scheduler, on any core.
     Unpinned,
     /// Each on a core, the first socket's first.
     Pinned,

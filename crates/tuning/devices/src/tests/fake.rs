@@ -37,7 +37,7 @@ pub struct Kernel {
     pub open: RefCell<BTreeSet<u32>>,
     /// Functions that VFIO does not take.
     pub refused: RefCell<BTreeSet<Address>>,
-    /// After so many further steps the program is killed.
+    /// The number of further steps after which the program is killed.
     pub fuse: Cell<Option<u32>>,
     pub boot: Cell<u32>,
     pub loaded: Cell<bool>,

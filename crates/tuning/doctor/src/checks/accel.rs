@@ -17,7 +17,7 @@ pub const EMULATION: Check = Check {
     by_hand: "ls -l /proc/$(pgrep -o qemu-system)/fd | grep kvm-vm; ls -l /dev/kvm; grep -ow -m 1 -e vmx -e svm /proc/cpuinfo",
     remedy: "start the machine with KVM (QEMU: -accel kvm; libvirt: type='kvm')",
     class: Class::MachineRestart,
-    risk: "whoever may open /dev/kvm may use the processor's virtualization; models of processors differ",
+    risk: "users who may open /dev/kvm may use the processor's virtualization; models of processors differ",
     source: "QEMU, docs/system/introduction (accelerators); virt-host-validate(1), which looks at the host instead",
     causes: &[],
     look: emulation,

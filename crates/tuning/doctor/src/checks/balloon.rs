@@ -1,4 +1,4 @@
-//! Memory that the host has taken back.
+//! Ballooning: memory that the host has taken back.
 
 use crate::check::Check;
 use crate::finding::{Class, Costs, Verdict};

@@ -1,4 +1,4 @@
-//! The source of time.
+//! The clock source: its kind, and the cost of a look at it.
 
 use crate::check::Check;
 use crate::finding::{Class, Costs, Verdict};
@@ -13,7 +13,7 @@ const AT: &str = "sys/devices/system/clocksource/clocksource0";
 const XEN: &str = "xen";
 /// Sources that are devices: a hypervisor emulates them.
 const DEVICES: [&str; 2] = ["acpi_pm", "hpet"];
-/// From here on, a look at the clock entered the kernel: a share of what a system call takes.
+/// The time from which on a look at the clock entered the kernel: a share of what a system call takes.
 const ENTERED: f64 = 0.75;
 
 /// The clock source, and what it costs.

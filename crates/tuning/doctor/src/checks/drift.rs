@@ -1,4 +1,4 @@
-//! Changes that others make after `--fix`.
+//! Drift: changes that others make after `--fix`.
 
 use super::rivals::{rivals, Rival};
 use crate::check::Check;

@@ -1,4 +1,4 @@
-//! The processors' clock rate.
+//! The governor: the processors' clock rate.
 
 use crate::check::Check;
 use crate::finding::{Class, Costs, Verdict};

@@ -1,4 +1,4 @@
-//! Time that a processor's work does not get.
+//! Jitter: time that a processor's work does not get.
 
 use crate::check::Check;
 use crate::finding::{Class, Costs, Verdict};
@@ -7,7 +7,7 @@ use crate::system::Unseen;
 
 /// More than this is lost to nobody on this kernel, in percent: a quiet processor loses a tenth of it.
 const MUCH: f64 = 3.0;
-/// If threads of this kernel take more than this, in percent, what else is lost can't be told.
+/// The most that threads of this kernel may take, in percent: beyond it, what else is lost can't be told.
 const BUSY: f64 = 15.0;
 
 /// Steal and jitter.

@@ -11,9 +11,9 @@ use crate::text::number;
 
 const SHM: &str = "dev/shm";
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
-/// With less memory, in KiB, the kernel has huge pages off: each takes too large a part.
+/// Memory in KiB below which the kernel has huge pages off: each takes too large a part.
 const SMALL: u64 = 512 << 10;
-/// Less than this gains nothing by huge pages that could be seen, in KiB.
+/// Memory in KiB below which huge pages gain nothing that could be seen.
 const MUCH: u64 = 64 << 10;
 const SOURCE: &str =
     "Younge 2016, 7.1 (huge pages with KVM); Linux, Documentation/admin-guide/mm/transhuge.rst";

@@ -1,4 +1,4 @@
-//! Machines that may use only so much of the processors.
+//! Quotas: machines that may use only so much of the processors.
 
 use super::isolation::groups;
 use crate::check::Check;

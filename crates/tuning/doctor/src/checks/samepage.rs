@@ -1,4 +1,4 @@
-//! Merging of equal pages.
+//! Same-page merging (KSM): equal pages become one.
 
 use crate::check::Check;
 use crate::finding::{Class, Costs, Verdict};

@@ -1,4 +1,4 @@
-//! The hypervisor's second page table.
+//! Nested paging: the hypervisor's second page table.
 
 use crate::check::Check;
 use crate::finding::{Class, Costs, Verdict};

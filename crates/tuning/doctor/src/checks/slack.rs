@@ -1,4 +1,4 @@
-//! Timers that may be late.
+//! Timer slack: timers that may be late.
 
 use crate::check::Check;
 use crate::finding::{Change, Class, Costs, Verdict};

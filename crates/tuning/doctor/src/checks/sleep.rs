@@ -1,4 +1,4 @@
-//! The depth to which the host's cores sleep.
+//! Idle states: the depth to which the host's cores sleep.
 
 use super::cores::bound;
 use crate::check::Check;

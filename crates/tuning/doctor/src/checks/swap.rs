@@ -1,4 +1,4 @@
-//! Memory on a disk.
+//! Swap: memory on a disk.
 
 use crate::check::Check;
 use crate::finding::{Class, Costs, Verdict};

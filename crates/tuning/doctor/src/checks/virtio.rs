@@ -8,9 +8,9 @@ use crate::system::{System, Unseen};
 const SPEC: &str =
     "OASIS, Virtual I/O Device (VIRTIO) 1.2: VIRTIO_NET_F_MQ, VIRTIO_BLK_F_MQ, VIRTIO_F_RING_PACKED";
 
-/// With fewer requests or packets a second, on the average since boot, one queue is no hurdle.
+/// Requests or packets a second, on the average since boot, below which one queue is no hurdle.
 const MANY: f64 = 5_000.0;
-/// With fewer packets a second the layout of rings can't be seen.
+/// Packets a second below which the layout of rings can't be seen.
 const VERY_MANY: f64 = 200_000.0;
 
 /// A device.

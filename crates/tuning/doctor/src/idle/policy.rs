@@ -7,9 +7,9 @@
 /// The limits at which a processor stops, and its rests.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Others take at least this part of the core: stop, in percent.
+    /// The part of the core that others take at the least when a processor stops, in percent.
     pub stop: f64,
-    /// Others take at most this part: the core is not shared, in percent.
+    /// The part of the core that others take at the most in a calm step, in percent.
     pub calm: f64,
     /// Steps of the first rest.
     pub shortest: u32,
@@ -20,7 +20,8 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// For steps of a second. Steal is counted in hundredths of one, so 3 % are more than a chance.
+    /// The settings for steps of a second. Steal is counted in hundredths of one, so 3 % are more than a
+    /// chance.
     fn default() -> Settings {
         Settings { stop: 3.0, calm: 1.0, shortest: 5, longest: 300, forgive: 60 }
     }

@@ -5,9 +5,9 @@ use std::time::Instant;
 /// Nanoseconds for a look at the clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// As programs do it: without entering the kernel where the kernel offers that.
+    /// A look as programs do it: without entering the kernel where the kernel offers that.
     pub read: f64,
-    /// By a system call.
+    /// A look by a system call.
     pub call: f64,
 }
 

@@ -1,4 +1,4 @@
-//! `--fix` and `--undo` are killed at each of their writes; the next `--undo` restores what was there.
+//! Kills of `--fix` and `--undo` at each of their writes; the next `--undo` restores what was there.
 
 use super::remedies::{all_done, changes, ill, KSM, THP};
 use super::tree::Tree;

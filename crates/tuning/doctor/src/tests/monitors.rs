@@ -195,7 +195,7 @@ fn what_strangers_show_is_no_reason_to_change_the_host() {
         let evidence = &finding(&found, "shared-cores").evidence;
         assert!(evidence.iter().any(|it| it.of.contains("777") && it.is.contains("left out")), "{user}");
     }
-    // Not a hypervisor, whoever runs it.
+    // Not a hypervisor, whichever user runs it.
     let tree = another(of_ours[0]);
     tree.link("proc/777/exe", "/tmp/sleep");
     assert_eq!(costly(&believing(&tree)), [""; 0]);

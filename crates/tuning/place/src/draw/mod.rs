@@ -23,7 +23,7 @@ enum Use {
     Emulator,
     /// Machines of other clusters.
     Others,
-    /// Nothing.
+    /// No vCPUs and no emulator threads.
     Free,
 }
 

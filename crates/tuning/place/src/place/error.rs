@@ -1,4 +1,4 @@
-//! The error: a machine can't be placed.
+//! The error that a machine can't be placed, with its reasons.
 
 use std::fmt;
 use vshmem_base::size;

@@ -7,7 +7,7 @@ use vshmem_placement::request::Machine;
 
 /// Cores for a machine, and why these.
 pub struct Choice {
-    /// In the order of the machine's vCPUs: node by node.
+    /// The cores in the order of the machine's vCPUs: node by node.
     pub cores: Vec<usize>,
     pub why: String,
 }

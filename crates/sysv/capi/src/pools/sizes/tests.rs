@@ -1,4 +1,4 @@
-//! The sizes that a program knows, and until when.
+//! Tests of the sizes that a program knows, and for how long it does.
 
 use super::*;
 use vshmem_pool::layout::{LEAST_INDEX_BITS as INDEX_BITS, MOST_INDEX_BITS};

@@ -1,4 +1,5 @@
-//! Others go on beside those who are in the middle of a message, and lose nothing when these go on or die.
+//! Tests of retired rings: others go on beside those who are in the middle of a message, and lose nothing
+//! when these go on or die.
 
 use super::super::{receive, remove, send};
 use super::*;

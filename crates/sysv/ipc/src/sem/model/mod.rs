@@ -13,17 +13,17 @@ use core::time::Duration;
 use vshmem_pool::atomic::AtomicU64;
 use vshmem_pool::model::World;
 
-/// An operation of whoever waits for its turn.
+/// An operation that waits until it can be done.
 fn op(by: i16) -> Sembuf {
     Sembuf { num: 0, op: by, flg: 0 }
 }
 
-/// One that does not wait.
+/// An operation that does not wait.
 fn at_once(by: i16) -> Sembuf {
     Sembuf { flg: IPC_NOWAIT as i16, ..op(by) }
 }
 
-/// One that does not wait, and is taken back when its process dies.
+/// An operation that does not wait, and is taken back when its process dies.
 fn undone(by: i16) -> Sembuf {
     Sembuf { flg: IPC_NOWAIT as i16 | SEM_UNDO, ..op(by) }
 }
@@ -34,7 +34,7 @@ fn forget() {
     super::repay::forget_turn();
 }
 
-/// As the library does it.
+/// Performs an operation as the library does it.
 fn semop(c: &Ctx, id: i32, sop: Sembuf) -> Result<(), Errno> {
     let by_shortcut = |(set, _): (Shortcut, _)| {
         if sop.undo() {

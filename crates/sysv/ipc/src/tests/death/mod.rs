@@ -1,5 +1,5 @@
-//! A process is killed at each of its calls to the kernel in turn, in the middle of whatever it does there.
-//! What it did must have happened or not, never half, and nobody else may be held up.
+//! Deaths: a process is killed at each of its calls to the kernel in turn, in the middle of whatever it does
+//! there. What it did must have happened or not, never half, and nobody else may be held up.
 
 mod queues;
 mod segments;

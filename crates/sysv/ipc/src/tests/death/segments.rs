@@ -3,7 +3,8 @@
 use super::{at_every_call, free, free_after_all, KEY};
 use crate::{shm, IPC_CREAT};
 
-/// Of segments, sizes on both sides of what is prepared under the lock.
+/// Kills the process that makes a segment of this size at every call. There are sizes on both sides of what
+/// is prepared under the lock.
 fn in_shmget(size: usize) {
     at_every_call(
         free,

@@ -55,7 +55,7 @@ impl Node {
         Process { number: LINES, ..self.process() }.wake(line, 1);
     }
 
-    /// Until an interrupt comes.
+    /// Waits until an interrupt comes.
     pub fn wait_for_interrupt(self) {
         let line = self.line(self.peer);
         while line.swap(0, SeqCst) == 0 {

@@ -4,7 +4,8 @@ use fastrand::Rng;
 use vshmem_balance::moves::Place;
 use vshmem_place::topology::Topology;
 
-/// Of so many steps in one, a vCPU that waits looks for a less loaded processor when no core is idle.
+/// The number of steps in one of which a vCPU that waits looks for a less loaded processor when no core is
+/// idle.
 const BALANCE: u32 = 5;
 
 /// The processors of a host, and how many vCPUs want each.

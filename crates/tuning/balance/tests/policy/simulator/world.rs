@@ -21,7 +21,7 @@ pub struct Workload {
     pub memory: Vec<u64>,
     /// Each thread has its memory where it runs, and no hypervisor is in between: a program of the host.
     pub native: bool,
-    /// Why its memory can't be moved, if it can't.
+    /// The reason why its memory can't be moved, if it can't.
     pub memory_stays: Option<String>,
 }
 
