@@ -72,7 +72,8 @@ fn start() -> Result<()> {
     // Caches are dropped before each command; this keeps the kernel from logging that.
     let _ = fs::write("/proc/sys/vm/drop_caches", "4");
     table::of(&settings.launcher).set_pool_owner(settings.uid)?;
-    serve(&settings, supervised, Copies::new(layers))
+    let shared = settings.shares.iter().map(|share| share.path.clone()).collect();
+    serve(&settings, supervised, Copies::new(layers, shared))
 }
 
 /// Serves commands, and keeps the front end and another process running, until the machine is turned off.

@@ -36,13 +36,11 @@ impl Starter for Commands {
     fn prepare(&mut self) -> Option<String> {
         sweep();
         refresh();
-        let said = self.copies.refresh()?;
-        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        Some(format!("vshmem: {name}: {said}"))
+        self.copies.refresh().map(|said| from_here(&said))
     }
 
-    fn ended(&mut self) {
-        self.copies.note();
+    fn ended(&mut self) -> Option<String> {
+        self.copies.note().map(|said| from_here(&said))
     }
 
     fn start(&mut self, request: &Start) -> Result<RunningCommand> {
@@ -69,6 +67,11 @@ impl Starter for Commands {
     fn clean(&mut self) {
         self.scratches.clean();
     }
+}
+
+/// A notice of this machine.
+fn from_here(said: &str) -> String {
+    format!("vshmem: {}: {said}", rustix::system::uname().nodename().to_string_lossy())
 }
 
 /// An error unless the machine has these files: the dynamic loader only warns of a library that it can't

@@ -4,6 +4,9 @@
 //!
 //! Before commands start, a copy that was not changed here is updated from the host's file. One that was
 //! changed here stays, and its user is told if the host's has changed, too.
+//!
+//! When commands have ended, their user is told which files they have made or changed in directories that were
+//! shared to be read: those are in the machine alone, and go with it.
 
 use rustix::fs::{statx, AtFlags, StatxFlags, CWD};
 use std::collections::BTreeMap;
@@ -16,6 +19,9 @@ use vshmem_base::printable;
 
 /// Files that a notice names; the others are counted.
 const MAX_NAMED: usize = 4;
+
+/// Directories of files that programs keep for themselves, and make again.
+const CACHES: [&str; 1] = ["__pycache__"];
 
 /// A private layer over files of the host.
 pub struct Layer {
@@ -103,6 +109,8 @@ fn judge(known: Option<Known>, own: Stamp, born: Time, host: Option<Stamp>) -> (
 #[derive(Default)]
 pub struct Copies {
     layers: Vec<Layer>,
+    /// The directories that the user has shared.
+    shared: Vec<PathBuf>,
     known: BTreeMap<(usize, PathBuf), Known>,
 }
 
@@ -120,34 +128,47 @@ enum Aim {
 /// A scan of the layers.
 struct Scan<'a> {
     layers: &'a [Layer],
+    shared: &'a [PathBuf],
     aim: Aim,
     before: BTreeMap<(usize, PathBuf), Known>,
     after: BTreeMap<(usize, PathBuf), Known>,
+    /// Those that the user is to be told of.
     told: Vec<PathBuf>,
 }
 
 impl Copies {
-    /// The files in these layers. Those that are there now are the machine's own.
-    pub fn new(layers: Vec<Layer>) -> Copies {
-        let mut copies = Copies { layers, known: BTreeMap::new() };
+    /// The files in these layers. Those that are there now are the machine's own. The user has shared these
+    /// directories.
+    pub fn new(layers: Vec<Layer>, shared: Vec<PathBuf>) -> Copies {
+        let mut copies = Copies { layers, shared, known: BTreeMap::new() };
         copies.scan(Aim::Claim);
         copies
     }
 
     /// Notes which copies there are. To be called while the host's files are still as they were copied.
-    pub fn note(&mut self) {
-        self.scan(Aim::Note);
+    /// Returns a notice of files that are new in what is shared.
+    pub fn note(&mut self) -> Option<String> {
+        let files = listed(&self.scan(Aim::Note))?;
+        Some(format!(
+            "{files}: written in this machine only, and gone with it. Share the directory to write \
+             (vshmem up --rw, or --share DIR:rw), or fetch what was written with vshmem cp"
+        ))
     }
 
     /// Updates copies from the host's files. Returns a notice of those that were changed on both sides.
     pub fn refresh(&mut self) -> Option<String> {
-        notice(&self.scan(Aim::Refresh))
+        let files = listed(&self.scan(Aim::Refresh))?;
+        Some(format!(
+            "the host has changed {files}, which was changed in this machine, too: commands here see the \
+             machine's version until it is restarted (vshmem restart)"
+        ))
     }
 
-    /// Scans the layers. Returns the files that have changed on both sides.
+    /// Scans the layers. Returns the files that the user is to be told of.
     fn scan(&mut self, aim: Aim) -> Vec<PathBuf> {
         let before = std::mem::take(&mut self.known);
-        let mut scan = Scan { layers: &self.layers, aim, before, after: BTreeMap::new(), told: Vec::new() };
+        let (layers, shared) = (&self.layers, &self.shared);
+        let mut scan = Scan { layers, shared, aim, before, after: BTreeMap::new(), told: Vec::new() };
         for layer in 0..self.layers.len() {
             scan.directory(layer, Path::new(""));
         }
@@ -157,8 +178,8 @@ impl Copies {
     }
 }
 
-/// The notice of files that have changed on both sides.
-fn notice(files: &[PathBuf]) -> Option<String> {
+/// The names of files, if there are any.
+fn listed(files: &[PathBuf]) -> Option<String> {
     if files.is_empty() {
         return None;
     }
@@ -167,11 +188,7 @@ fn notice(files: &[PathBuf]) -> Option<String> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    Some(format!(
-        "the host has changed {}{more}, which was changed in this machine, too: commands here see the machine's \
-         version until it is restarted (vshmem restart)",
-        names.join(", ")
-    ))
+    Some(format!("{}{more}", names.join(", ")))
 }
 
 /// The path of an open directory.
@@ -180,11 +197,12 @@ fn path_of_open(directory: &File) -> PathBuf {
 }
 
 impl Scan<'_> {
-    /// Scans a directory of the layer, if the host has it, too.
+    /// Scans a directory of the layer, if the host has it, too. Of another one only the name is told.
     fn directory(&mut self, layer: usize, path: &Path) {
         let lower = path_of_open(&self.layers[layer].lower).join(path);
         let is_root = path.as_os_str().is_empty();
         if !is_root && !fs::symlink_metadata(lower).is_ok_and(|meta| meta.is_dir()) {
+            self.new_directory(layer, path);
             return;
         }
         let entries = fs::read_dir(path_of_open(&self.layers[layer].upper).join(path));
@@ -195,6 +213,27 @@ impl Scan<'_> {
                 Ok(kind) if kind.is_file() => self.file(layer, path),
                 _ => (),
             }
+        }
+    }
+
+    /// Notes a directory that the host does not have.
+    fn new_directory(&mut self, layer: usize, path: &Path) {
+        let upper = path_of_open(&self.layers[layer].upper).join(path);
+        let Ok(meta) = fs::symlink_metadata(&upper) else { return };
+        let key = (layer, path.to_owned());
+        let known = self.before.remove(&key);
+        let now = Known::New(meta.ino());
+        if known != Some(now) {
+            self.tell_of_new(&self.layers[layer].at.join(path));
+        }
+        self.after.insert(key, now);
+    }
+
+    /// Tells of what commands have made or changed, if the user may miss it.
+    fn tell_of_new(&mut self, at: &Path) {
+        let is_cache = at.iter().any(|part| CACHES.iter().any(|cache| part == *cache));
+        if self.aim == Aim::Note && !is_cache && self.shared.iter().any(|shared| at.starts_with(shared)) {
+            self.told.push(at.to_owned());
         }
     }
 
@@ -219,6 +258,10 @@ impl Scan<'_> {
         };
         let (now, action) = judge(known, own, born(&upper), host);
         let at = self.layers[layer].at.join(&key.1);
+        let is_own = |state: Known| matches!(state, Known::New(_) | Known::Changed(_));
+        if is_own(now) && !known.is_some_and(is_own) {
+            self.tell_of_new(&at);
+        }
         let now = match (self.aim, action) {
             (Aim::Claim | Aim::Note, _) | (_, Action::Nothing) => Some(now),
             (_, Action::Tell) => {
@@ -284,7 +327,8 @@ mod tests {
             }
             fs::write(lower.join("in/own"), "the host's").unwrap();
             fs::write(upper.join("in/own"), "of the start").unwrap();
-            let copies = Copies::new(vec![Layer::new(&lower, &upper, upper.clone()).unwrap()]);
+            let layer = Layer::new(&lower, &upper, upper.clone()).unwrap();
+            let copies = Copies::new(vec![layer], vec![upper.join("in")]);
             Fake { root, copies }
         }
 
@@ -355,6 +399,27 @@ mod tests {
         std::thread::sleep(Duration::from_millis(20));
         fake.host("2", 0);
         assert!(fake.copies.refresh().is_some());
+    }
+
+    #[test]
+    fn what_commands_write_in_what_is_shared_is_told_once() {
+        let mut fake = Fake::new("written");
+        let inside = fake.root.join("upper/in");
+        assert_eq!(fake.copies.note(), None);
+        fs::write(inside.join("out.txt"), "result").unwrap();
+        fs::create_dir_all(inside.join("run1/deep")).unwrap();
+        fs::create_dir(inside.join("__pycache__")).unwrap();
+        fs::write(fake.root.join("upper/elsewhere"), "").unwrap();
+        let notice = fake.copies.note().expect("it is told");
+        assert!(notice.contains("in/out.txt") && notice.contains("in/run1"), "{notice}");
+        assert!(!["own", "deep", "pycache", "elsewhere"].iter().any(|no| notice.contains(no)), "{notice}");
+        fs::write(inside.join("out.txt"), "another").unwrap();
+        assert_eq!(fake.copies.note(), None, "it is the machine's own now");
+        fake.host("1", 100);
+        fake.copy_up();
+        assert_eq!(fake.copies.note(), None, "a copy is nothing new");
+        fs::write(inside.join("file"), "mine").unwrap();
+        assert!(fake.copies.note().expect("it is told").contains("in/file"));
     }
 
     #[test]

@@ -47,8 +47,11 @@ pub trait Starter {
     }
     /// Starts a command.
     fn start(&mut self, request: &Start) -> Result<RunningCommand>;
-    /// Notes that commands have ended; called before the host is told.
-    fn ended(&mut self) {}
+    /// Notes that commands have ended; called before the host is told. Returns a notice for the user of the
+    /// last one, if there is one.
+    fn ended(&mut self) -> Option<String> {
+        None
+    }
     /// Removes leftovers of commands; called now and then, and after commands have ended.
     fn clean(&mut self) {}
 }

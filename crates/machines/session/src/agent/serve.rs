@@ -70,8 +70,9 @@ impl Agent {
             match source {
                 REAPER => {
                     while self.children.next().is_some() {}
-                    if self.reap(ended) {
-                        starter.ended();
+                    if let Some((index, stream)) = self.reap(ended) {
+                        let notice = starter.ended();
+                        self.sessions[index].tell(stream, notice);
                     }
                 }
                 Source::Port(index) => drop(self.busy.insert(index)),
@@ -93,21 +94,23 @@ impl Agent {
         Ok(())
     }
 
-    /// True if commands have ended.
-    fn reap(&mut self, ended: &mut dyn FnMut(i32)) -> bool {
-        let mut any = false;
+    /// Notes the processes that have ended. Returns the last one that was a command: its session's index and
+    /// its stream.
+    fn reap(&mut self, ended: &mut dyn FnMut(i32)) -> Option<(usize, u16)> {
+        let mut last = None;
         loop {
             let mut status = 0;
             // SAFETY: `status` is a live int that waitpid may write.
             let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
             if pid <= 0 {
-                return any;
+                return last;
             }
             ended(pid);
             let status = Ended::from_wait(status);
-            let of = self.sessions.iter_mut().position(|session| session.ended(pid, status));
-            any |= of.is_some();
-            self.busy.extend(of);
+            let mut sessions = self.sessions.iter_mut().enumerate();
+            let found = sessions.find_map(|(index, session)| Some((index, session.ended(pid, status)?)));
+            last = found.or(last);
+            self.busy.extend(found.map(|(index, _)| index));
         }
     }
 }

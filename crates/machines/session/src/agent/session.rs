@@ -149,18 +149,26 @@ impl Session {
         matches!(self.state, State::Active(_))
     }
 
-    /// A process has ended. True if it was a command of this session, which is to be serviced then.
-    pub fn ended(&mut self, pid: i32, ended: Ended) -> bool {
+    /// A process has ended. Returns its stream if it was a command of this session, which is to be serviced
+    /// then.
+    pub fn ended(&mut self, pid: i32, ended: Ended) -> Option<u16> {
         let State::Active(active) = &mut self.state else {
-            return false;
+            return None;
         };
         let mut streams = active.streams.iter_mut();
-        let Some((number, stream)) = streams.find(|(_, stream)| stream.pid() == Some(pid)) else {
-            return false;
-        };
+        let (number, stream) = streams.find(|(_, stream)| stream.pid() == Some(pid))?;
         stream.ended(ended);
         active.ready.push(*number);
-        true
+        Some(*number)
+    }
+
+    /// Has a command that has ended tell its user something after its output.
+    pub fn tell(&mut self, stream: u16, notice: Option<String>) {
+        if let State::Active(active) = &mut self.state {
+            if let Some(stream) = active.streams.get_mut(&stream) {
+                stream.tell(notice);
+            }
+        }
     }
 
     /// An event of this command; the session is to be serviced then.

@@ -19,6 +19,8 @@ pub struct Stream {
     body: Result<RunningCommand>,
     /// A notice for its user, which precedes its output.
     notice: Option<String>,
+    /// One that follows it.
+    last_notice: Option<String>,
     ended: Option<Ended>,
     input: VecDeque<u8>,
     input_ended: bool,
@@ -38,7 +40,15 @@ pub enum Turn {
 impl Stream {
     /// A command that was started, or the error why not, and a notice for its user.
     pub fn new(number: u16, body: Result<RunningCommand>, notice: Option<String>) -> Stream {
-        Stream { number, body, notice, ended: None, input: VecDeque::new(), input_ended: false }
+        Stream {
+            number,
+            body,
+            notice,
+            last_notice: None,
+            ended: None,
+            input: VecDeque::new(),
+            input_ended: false,
+        }
     }
 
     fn command(&self) -> Option<&RunningCommand> {
@@ -53,6 +63,11 @@ impl Stream {
     /// Its process has ended.
     pub fn ended(&mut self, ended: Ended) {
         self.ended = Some(ended);
+    }
+
+    /// Has it tell its user something after its output.
+    pub fn tell(&mut self, notice: Option<String>) {
+        self.last_notice = notice;
     }
 
     /// The cgroup of the processes that it has left in the background, if they end with the session.
@@ -99,12 +114,8 @@ impl Stream {
     /// Writes its frames, about one for each of its outputs.
     pub fn turn(&mut self, out: &mut VecDeque<u8>) -> Turn {
         let number = self.number;
-        if let Some(notice) = self.notice.take() {
-            let notice: String = notice.chars().take(MAX_DATA / 8).collect();
-            // The user's terminal is raw then.
-            let end = if self.command().is_some_and(|it| it.terminal.is_some()) { "\r\n" } else { "\n" };
-            encode(Kind::Stderr, number, format!("{notice}{end}").as_bytes(), out);
-        }
+        let is_raw = self.command().is_some_and(|it| it.terminal.is_some());
+        say(self.notice.take(), is_raw, number, out);
         let command = match &mut self.body {
             Err(error) => {
                 refusal(error).encode(number, out);
@@ -126,10 +137,20 @@ impl Stream {
             (true, _) => Turn::Again,
             (false, None) => Turn::Idle,
             (false, Some(ended)) => {
+                say(self.last_notice.take(), is_raw, number, out);
                 AgentMessage::Ended(ended).encode(number, out);
                 Turn::Over
             }
         }
+    }
+}
+
+/// Writes a notice, if there is one, as a line of standard error. The user's terminal may be raw.
+fn say(notice: Option<String>, is_raw: bool, number: u16, out: &mut VecDeque<u8>) {
+    if let Some(notice) = notice {
+        let notice: String = notice.chars().take(MAX_DATA / 8).collect();
+        let end = if is_raw { "\r\n" } else { "\n" };
+        encode(Kind::Stderr, number, format!("{notice}{end}").as_bytes(), out);
     }
 }
 
