@@ -5,12 +5,14 @@ use crate::args::EXIT_CODES;
 use crate::attach::{Attach, Detach};
 use crate::changes::{Grow, Repair, Shrink};
 use crate::check::Check;
+use crate::cp::Cp;
 use crate::devices::Devices;
 use crate::doctor::Doctor;
 use crate::explain::Explain;
 use crate::grants::{Grant, Revoke};
 use crate::inventory::Inventory;
 use crate::ipcs::{Ipcrm, Ipcs};
+use crate::logs::Logs;
 use crate::machine::Machine;
 use crate::machines::{Down, Ps, Restart};
 use crate::mpirun::args::Mpirun;
@@ -58,6 +60,10 @@ pub enum Command {
     Exec(Exec),
     /// Open a shell in one machine
     Shell(Shell),
+    /// Copy files from and to machines
+    Cp(Cp),
+    /// Print what a machine's kernel has printed
+    Logs(Logs),
     /// Run ssh into one machine without an open port, or print how
     Ssh(Box<Ssh>),
     /// Print a cluster as Ansible's inventory

@@ -9,7 +9,10 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("To begin with", &["up", "run", "mpirun", "explain", "down"]),
     (
         "Machines",
-        &["ps", "exec", "shell", "ssh", "grow", "shrink", "restart", "repair", "devices", "attach", "detach"],
+        &[
+            "ps", "exec", "shell", "cp", "logs", "ssh", "grow", "shrink", "restart", "repair", "devices",
+            "attach", "detach",
+        ],
     ),
     ("Pools", &["pool", "grant", "revoke", "ipcs", "ipcrm", "check", "top"]),
     ("Tuning", &["doctor"]),

@@ -13,6 +13,7 @@ mod changes;
 mod check;
 mod commands;
 mod complete;
+mod cp;
 mod devices;
 mod doctor;
 mod explain;
@@ -22,6 +23,7 @@ mod groups;
 mod inventory;
 mod ipcs;
 mod json;
+mod logs;
 mod machine;
 mod machines;
 mod manual;
@@ -91,6 +93,8 @@ fn perform(command: Command, further: Vec<more::More>) -> Result<u8> {
         Command::Ps(ps) => machines::ps(&ps),
         Command::Exec(exec) => run::exec(exec),
         Command::Shell(shell) => run::shell(shell),
+        Command::Cp(cp) => cp::cp(&cp),
+        Command::Logs(logs) => logs::logs(&logs),
         Command::Devices(devices) => devices::devices(&devices),
         Command::Doctor(doctor) => doctor::doctor(*doctor),
         Command::Explain(explain) => explain::explain(&explain),

@@ -11,6 +11,7 @@ use serde_json::Value;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use vshmem_base::error::Explain;
 use vshmem_base::{error, interrupt, size, Result};
 use vshmem_cluster::change::apply::Permitted;
 use vshmem_cluster::description::cluster::{Description, MachineGroup, Pool};
@@ -28,6 +29,7 @@ use vshmem_placement::rules::{Insist, Memory};
 Examples:
   vshmem up
   vshmem up -n 4 --cpus 2 --memory 1G --pool-size 1G
+  vshmem up --rw
   vshmem up --share ~/data --share ~/results:rw
   vshmem up -n 2 --cpus 4 --placement numa-first --strict cores
   vshmem up --cluster other
@@ -42,7 +44,8 @@ only what differs is changed.
 The machines see this system's programs and libraries (/usr, /bin, /lib, /opt, and of /etc what everybody can read), the
 current directory, the directory of libvshmem.so, and what --share names; no other files of this host. A current
 directory that is hidden, or that is or contains a home directory, is only shared if --share names it. Everything is
-read-only except for what is shared with rw; what machines write elsewhere goes to a private layer in their memory.
+read-only except for the current directory with --rw, and for what is shared with rw; what machines write elsewhere
+goes to a private layer in their memory.
 They reach each other as vm0, vm1, ... (10.77.0.1, 10.77.0.2, ...).
 {}", launchers().map(|launcher| launcher.facts().needs).join("\n")))]
 pub struct Up {
@@ -65,6 +68,9 @@ pub struct Up {
     /// Start the machines though this host may not have all of their memory
     #[arg(long)]
     pub overcommit: bool,
+    /// Let the machines write in the current directory: files that they make there are on this host
+    #[arg(long)]
+    pub rw: bool,
     /// What must be had as it is asked for: otherwise the next best is taken, and named
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
     pub strict: Vec<Strict>,
@@ -157,7 +163,9 @@ fn advice(cluster: &str, machine: &str) -> String {
         "default" => String::new(),
         name => format!(" -c {name}"),
     };
-    format!("Try: vshmem exec{option} {machine} -- uname -a; vshmem run{option} -- PROGRAM; vshmem down{option}")
+    format!(
+        "Try: vshmem exec{option} {machine} -- uname -a; vshmem run{option} -- PROGRAM; vshmem down{option}"
+    )
 }
 
 /// The launcher and the options that a command line means.
@@ -185,6 +193,10 @@ fn of_options(up: &Up) -> Result<Description> {
         // As many as without any option.
         let count = up.alike.count.or(Some(2));
         description.machines = vec![MachineGroup { count, ..up.alike.clone() }];
+    }
+    if up.rw {
+        let here = std::env::current_dir().explain(|| "there is no current directory".into())?;
+        description.shares.push(format!("{}:rw", here.display()));
     }
     if up.net || up.no_net {
         description.network.get_or_insert_default().private = Some(!up.no_net);

@@ -8,6 +8,7 @@ use crate::boot::initramfs_files::Initramfs;
 use crate::boot::software::Software;
 use crate::running::Running;
 use crate::shared::affinity::{self, Pins};
+use crate::shared::logs;
 use crate::shared::network::Link;
 use crate::state::machine::Health;
 use crate::state::ports::Ports;
@@ -166,6 +167,11 @@ pub trait Launcher: Sync {
 
     /// The last lines that a machine has printed, for an error message.
     fn last_output(&self, record: &Record, machine: &Machine) -> String;
+
+    /// The log of what a machine's kernel and its first process print.
+    fn console(&self, record: &Record, machine: &Machine) -> Result<PathBuf> {
+        Ok(logs::console(&record.machine_directory(machine)?))
+    }
 }
 
 /// Options that machines are started with, besides what the cluster's record says.

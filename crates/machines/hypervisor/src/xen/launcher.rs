@@ -168,8 +168,11 @@ impl Launcher for Xen {
 
     /// The last lines of the console, if xenconsoled is configured to write a log.
     fn last_output(&self, record: &Record, machine: &Machine) -> String {
-        let log = format!("/var/log/xen/console/guest-{}.log", name_of(record, machine));
-        log::tail(Path::new(&log))
+        self.console(record, machine).map(|log| log::tail(&log)).unwrap_or_default()
+    }
+
+    fn console(&self, record: &Record, machine: &Machine) -> Result<PathBuf> {
+        Ok(format!("/var/log/xen/console/guest-{}.log", name_of(record, machine)).into())
     }
 }
 
