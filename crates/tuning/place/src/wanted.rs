@@ -47,7 +47,7 @@ fn placement(options: &Options) -> Option<Placement> {
         cores: options.strict.contains(&Strict::Cores).then_some(Insist::Strict),
         memory,
         devices: options.strict.contains(&Strict::Devices).then_some(Insist::Strict),
-        smt: options.smt.then_some(true),
+        smt: options.smt,
         reserve_cores: options.reserve_cores,
     };
     (placement != Placement::default()).then_some(placement)
