@@ -1,13 +1,17 @@
-//! The command `vshmem cp`: files from and to machines. A machine is not trusted: this process writes what
-//! comes from it where the user has said, and nowhere else.
+//! The command `vshmem cp`: files from and to machines. A machine is not trusted, and may change what lies in
+//! a directory that is shared with it: what comes from it is written where the user has said, and nowhere else.
+//! Below that place no link is followed.
 
 use crate::args::ClusterArg;
 use crate::output::each;
 use clap::{Args, ValueHint};
-use std::ffi::OsStr;
+use rustix::fs::{fchmod, mkdirat, open, openat, renameat, unlinkat, AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 use vshmem_base::error::{error, Explain};
@@ -108,27 +112,33 @@ impl Copy<'_> {
         let source = OsStr::new(from);
         let kind =
             self.ask(machine, "if [ -d \"$1\" ]; then echo directory; else echo file; fi", &[source])?;
+        let name = to.file_name().ok_or_else(|| error!("{} is no name of a file", to.display()).code(2))?;
+        let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let place = Directory::open(parent.unwrap_or(Path::new(".")))?;
         if kind != b"directory\n" {
-            return self.fetch_file(machine, source, to);
+            return self.fetch_file(machine, source, &place, name);
         }
         if !self.recursive {
             return Err(error!("{machine}:{from} is a directory").hint("Copy it with -r.").code(1));
         }
-        make_directory(to)?;
+        let top = place.make(name)?;
         // Directories come before what is in them.
         let list = self.ask(machine, "cd \"$1\" && find -L . -mindepth 1 -printf '%y%P\\0'", &[source])?;
         for entry in list.split(|byte| *byte == 0).filter(|entry| !entry.is_empty()) {
             let (kind, path) = (entry[0], Path::new(OsStr::from_bytes(&entry[1..])));
-            if !path.components().all(|part| matches!(part, Component::Normal(_))) {
+            let is_below = path.components().all(|part| matches!(part, Component::Normal(_)));
+            let (true, Some(name)) = (is_below, path.file_name()) else {
                 return Err(error!(
                     "{machine} names a file that is not in the directory: {}",
                     path.display()
                 ));
-            }
+            };
+            let inner = path.parent().unwrap_or(Path::new(""));
+            let place = inner.iter().try_fold(top.duplicate()?, |place, part| place.enter(part))?;
             match kind {
-                b'd' => make_directory(&to.join(path))?,
+                b'd' => drop(place.make(name)?),
                 b'f' => {
-                    self.fetch_file(machine, Path::new(from).join(path).as_os_str(), &to.join(path))?;
+                    self.fetch_file(machine, Path::new(from).join(path).as_os_str(), &place, name)?;
                 }
                 _ => (),
             }
@@ -137,32 +147,20 @@ impl Copy<'_> {
     }
 
     /// Copies a file from a machine. It is there whole, or not at all.
-    fn fetch_file(&self, machine: &str, from: &OsStr, to: &Path) -> Result<()> {
-        let failed = || format!("could not write {}", to.display());
-        let part = to.with_file_name(format!(".vshmem-cp-{}", std::process::id()));
-        let mut new = File::options();
-        let file = new.write(true).create_new(true).custom_flags(libc::O_NOFOLLOW).open(&part);
-        let file = file.explain(failed)?;
-        // The mode goes ahead of the contents, on a line.
-        let mode = self.ask(machine, "stat -L -c %a -- \"$1\"", &[from]);
-        let mut command = self.in_machine(machine, "exec cat -- \"$1\"", &[from]);
-        let status = mode.and_then(|mode| {
+    fn fetch_file(&self, machine: &str, from: &OsStr, place: &Directory, name: &OsStr) -> Result<()> {
+        let mode = self.ask(machine, "stat -L -c %a -- \"$1\"", &[from])?;
+        let mode = std::str::from_utf8(&mode).ok().and_then(|mode| u32::from_str_radix(mode.trim(), 8).ok());
+        place.write(name, mode.unwrap_or(0o644) & 0o777, |file| {
+            let mut command = self.in_machine(machine, "exec cat -- \"$1\"", &[from]);
             let status = command.stdout(file).status().explain(|| "could not start vshmem exec".into())?;
-            Ok((mode, status.code()))
-        });
-        let done = status.and_then(|(mode, code)| match code {
-            Some(0) => {
-                let mode = std::str::from_utf8(&mode).ok();
-                let mode = mode.and_then(|mode| u32::from_str_radix(mode.trim(), 8).ok()).unwrap_or(0o644);
-                fs::set_permissions(&part, fs::Permissions::from_mode(mode & 0o777)).explain(failed)?;
-                fs::rename(&part, to).explain(failed)
+            match status.code() {
+                Some(0) => Ok(()),
+                code => {
+                    let what = error!("{machine}:{} was not copied", Path::new(from).display());
+                    Err(what.code(failure(code)))
+                }
             }
-            code => Err(error!("{machine}:{} was not copied", Path::new(from).display()).code(failure(code))),
-        });
-        if done.is_err() {
-            let _ = fs::remove_file(&part);
-        }
-        done
+        })
     }
 
     /// Copies to a machine.
@@ -217,10 +215,57 @@ impl Copy<'_> {
     }
 }
 
-fn make_directory(path: &Path) -> Result<()> {
-    match fs::create_dir(path) {
-        Err(_) if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) => Ok(()),
-        made => made.explain(|| format!("could not make {}", path.display())),
+/// A directory of this host that is written to.
+struct Directory {
+    open: OwnedFd,
+    path: PathBuf,
+}
+
+impl Directory {
+    /// The directory of this path, as the user has named it.
+    fn open(path: &Path) -> Result<Directory> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = open(path, flags, Mode::empty());
+        let open = open.explain(|| format!("could not open the directory {}", path.display()))?;
+        Ok(Directory { open, path: path.into() })
+    }
+
+    fn duplicate(&self) -> Result<Directory> {
+        let open = self.open.try_clone().explain(|| "there are too many open files".into())?;
+        Ok(Directory { open, path: self.path.clone() })
+    }
+
+    /// The directory of this name in it, which is no link.
+    fn enter(&self, name: &OsStr) -> Result<Directory> {
+        let path = self.path.join(name);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = openat(&self.open, name, flags, Mode::empty());
+        let open = open.explain(|| format!("could not open the directory {}", path.display()))?;
+        Ok(Directory { open, path })
+    }
+
+    /// The same, which is made if it is not there.
+    fn make(&self, name: &OsStr) -> Result<Directory> {
+        match mkdirat(&self.open, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => self.enter(name),
+            Err(why) => Err(error!("could not make {}: {why}", self.path.join(name).display())),
+        }
+    }
+
+    /// Writes a file in it, under another name until it is whole.
+    fn write(&self, name: &OsStr, mode: u32, contents: impl FnOnce(File) -> Result<()>) -> Result<()> {
+        let failed = || format!("could not write {}", self.path.join(name).display());
+        let part = OsString::from(format!(".vshmem-cp-{}", std::process::id()));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(openat(&self.open, &part, flags, Mode::from_raw_mode(0o600)).explain(failed)?);
+        let done = file.try_clone().explain(failed).and_then(contents).and_then(|()| {
+            fchmod(&file, Mode::from_raw_mode(mode)).explain(failed)?;
+            renameat(&self.open, &part, &self.open, name).explain(failed)
+        });
+        if done.is_err() {
+            let _ = unlinkat(&self.open, &part, AtFlags::empty());
+        }
+        done
     }
 }
 
@@ -243,6 +288,28 @@ mod tests {
         assert_eq!(Place::of("./vm0:a"), Place::Here(Path::new("./vm0:a")));
         assert_eq!(Place::of("a"), Place::Here(Path::new("a")));
         assert_eq!(Place::of(":a"), Place::Here(Path::new(":a")));
+    }
+
+    #[test]
+    fn no_link_is_followed_below_the_place() {
+        let root = std::env::temp_dir().join(format!("vshmem-cp-{}", std::process::id()));
+        fs::create_dir_all(root.join("away")).unwrap();
+        std::os::unix::fs::symlink("away", root.join("link")).unwrap();
+        let place = Directory::open(&root).unwrap();
+        let text = |text: &'static str| {
+            move |mut file: File| std::io::Write::write_all(&mut file, text.as_bytes()).explain(String::new)
+        };
+        assert!(place.enter("link".as_ref()).is_err() && place.make("link".as_ref()).is_err());
+        place.make("own".as_ref()).unwrap().write("f".as_ref(), 0o640, text("a")).unwrap();
+        let meta = fs::metadata(root.join("own/f")).unwrap();
+        assert_eq!((meta.permissions().mode() & 0o777, meta.len()), (0o640, 1));
+        // A file that is a link is replaced.
+        std::os::unix::fs::symlink("away/x", root.join("name")).unwrap();
+        place.write("name".as_ref(), 0o644, text("bc")).unwrap();
+        assert!(!root.join("away/x").exists() && fs::read(root.join("name")).unwrap() == b"bc");
+        assert!(place.write("bad".as_ref(), 0o644, |_| Err(error!("no"))).is_err());
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 4, "nothing is left of what failed");
+        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]
