@@ -16,7 +16,8 @@ from vshmem_lab import analysis
 from vshmem_lab.comparison import compare
 from vshmem_lab.driver import Driver
 from vshmem_lab.model import Contender, Failed, Reading, Wanted
-from vshmem_lab.report.grid import as_text, grid, text_of
+from vshmem_lab.report.conclusion import conclusion
+from vshmem_lab.report.grid import SINGLE, as_text, details, grid, text_of
 from vshmem_lab.report.order import order
 from vshmem_lab.report.plots import svg
 from vshmem_lab.report.write import write
@@ -329,3 +330,70 @@ def test_the_papers_order_is_judged(tmp_path: Path) -> None:
     assert "MPI slower than OpenMP in 2; the slowest takes 2 times" in said["as"]
     assert said["as"].endswith("2 times with 20 rows")
     assert "OpenMP not faster than Vshmem in 0" in said["other"]
+
+
+class Timed(Fake):
+    """Tells percentiles of single operations, the highest not in each turn."""
+
+    def __init__(self, whole: bool) -> None:
+        super().__init__()
+        self._whole = whole
+
+    def measure(self, turns, seconds) -> list[Reading]:
+        """The later, the slower."""
+        found, call = super().measure(turns, seconds), len(self.calls)
+        last = 300.0 + call if self._whole or call % 2 else None
+        tails = {"p50": 100.0 + call, "p99": 200.0 + 50 * call, "p999": last and last + 50 * call}
+        return [dataclasses.replace(one, **tails) for one in found]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_percentiles_are_of_the_same_turns(whole: bool, tmp_path: Path) -> None:
+    (table,) = run(tmp_path / "a", case(), ours=Timed(whole)).tables
+    tail = table.lines[0].tail
+    assert tail["p50"] <= tail["p99"] and (tail["p999"] is not None) == whole
+    assert not whole or tail["p99"] <= tail["p999"]
+    found = details(table)
+    assert ("p99.9" in found.head) == whole and SINGLE in found.notes
+    assert not {"p50", "p99", "t-test"} & set(grid(table).head)
+    assert details(run(tmp_path / "b", case()).tables[0]) is not None
+
+
+def test_few_repetitions_are_said_once(tmp_path: Path) -> None:
+    kept = Store.create(tmp_path / "a", about([case(sizes=(8, 64))], 3))
+    Driver(all_fake(), kept, 3, 0.1, Silent()).run([case(sizes=(8, 64))])
+    found = analysis.load(tmp_path / "a")
+    shown = grid(found.tables[0])
+    assert [row[shown.head.index("compared")] for row in shown.rows] == [
+        "",
+        "",
+        "(9.33 x)",
+        "(6.49 x)",
+    ]
+    assert sum("fewer than 8" in note for note in shown.notes) == 1
+    assert "2 comparisons had fewer than 8 repetitions" in conclusion(found)[0]
+
+
+def test_a_run_says_what_it_comes_to(tmp_path: Path) -> None:
+    cases = case(), case(OURS, name="alone"), case(name="rate", unit="MB/s")
+    found = run(tmp_path / "a", *cases, ours=100.0, theirs=900.0)
+    (said,) = conclusion(found)
+    assert (
+        said.startswith("Of 2 comparisons with other means") and "better in 1, worse in 1" in said
+    )
+    assert text_of(found).rstrip().endswith(said)
+    page = write(found, tmp_path / "a")[0].read_text()
+    assert page.index(said) < page.index("<svg") < page.index("<nav>") < page.index("processor")
+
+
+def test_a_contender_is_named_once(tmp_path: Path) -> None:
+    (table,) = run(tmp_path / "a", case(sizes=(8, 64))).tables
+    assert [row[0] for row in grid(table).rows] == ["Vshmem", "", "kernel", ""]
+
+
+def test_papers_are_named_where_their_figures_stand(tmp_path: Path) -> None:
+    plain = run(tmp_path / "a", case())
+    cited = run(tmp_path / "b", case(papers={"kernel": "5 ns (004)"}))
+    assert "Wolski" not in text_of(plain)
+    for text in (text_of(cited), *(path.read_text() for path in write(cited, tmp_path / "b"))):
+        assert "Youseff and Wolski, Vshmem" in text

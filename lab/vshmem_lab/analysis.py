@@ -31,7 +31,7 @@ class Line:
     base: bool = False
     bar: bool = False
     summary: stats.Summary | None = None
-    tail: dict[str, float | None] = field(default_factory=dict)
+    tail: dict[str, float | None] = field(default_factory=dict)  # of single operations
     choices: dict[float, int] = field(default_factory=dict)  # how often each value was chosen
     profile: dict[str, float] = field(default_factory=dict)  # medians of what was counted
     placement: str = ""
@@ -86,15 +86,17 @@ class Table:
         """Of this unit."""
         return self.unit in RATES
 
-    def verdict(self, line: Line) -> str:
-        """What a line's comparison with Vshmem says, in words."""
+    def verdict(self, line: Line, *, named: bool = True) -> str:
+        """What a line's comparison with Vshmem says, in words; in parentheses if too few samples
+        were compared to tell it from noise. Not `named`: without what it was compared with.
+        """
         found = line.against
         if line.vshmem or found is None:
             return ""
-        words = f"{times(found.ratio)} x {line.reference}"
-        if not found.known:
-            return f"{words} (too few for a verdict)"
-        return words if found.real else "no difference"
+        if found.known and not found.real:
+            return "no difference"
+        words = f"{times(found.ratio)} x" + (f" {line.reference}" if named else "")
+        return words if found.known else f"({words})"
 
     def beats(self, line: Line) -> bool:
         """Whether it is better than Vshmem, by more than noise; the floor is meant to be.
@@ -234,11 +236,20 @@ def _line(contender: dict, size: int, samples: pd.DataFrame, counts: str) -> Lin
         return line
     line.error = f"{len(errors)} of {len(mine)} turns failed: {errors[-1]}" if errors else ""
     line.summary = stats.summarize(good["value"].to_numpy())
-    line.tail = {p: float(good[p].median()) if good[p].notna().any() else None for p in PERCENTILES}
+    line.tail = _tail(good)
     line.profile = _profile(good["profile"])
     line.placement = good["placement"].iloc[-1] or ""
     line.accelerator = good["accelerator"].iloc[-1] or ""
     return line
+
+
+def _tail(samples: pd.DataFrame) -> dict[str, float | None]:
+    """Medians of the turns' percentiles. One that not every turn has is left out: all are of the
+    same turns, so none is above the next.
+    """
+    told = samples[list(PERCENTILES)].dropna(how="all")
+    whole = {p for p in PERCENTILES if len(told) and told[p].notna().all()}
+    return {p: float(told[p].median()) if p in whole else None for p in PERCENTILES}
 
 
 def _profile(told: pd.Series) -> dict[str, float]:

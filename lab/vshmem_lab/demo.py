@@ -1,8 +1,8 @@
 """The demo: two virtual machines that share one pool, and programs that know nothing of it.
 
 Stock perl sends on a System V queue to stock Python in the other machine; then the lab measures how
-long a message takes between the machines and inside one kernel. Prints a table, draws a plot, and
-leaves nothing running.
+long a message takes between the machines and inside one kernel, as often as a verdict needs. Prints
+what was shown, draws a plot, and leaves nothing running.
 """
 
 from __future__ import annotations
@@ -11,28 +11,33 @@ import os
 import shutil
 import signal
 import sys
+import textwrap
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from vshmem_lab import analysis, paths, system, topology
 from vshmem_lab.choice import Choice, selected
 from vshmem_lab.driver import Driver
 from vshmem_lab.model import Case, Failed
-from vshmem_lab.report.write import write
+from vshmem_lab.report.chart import bars
+from vshmem_lab.report.write import slug, write
 from vshmem_lab.runners.machines import Machines
 from vshmem_lab.runners.table import Runners
+from vshmem_lab.stats import FEWEST
 from vshmem_lab.store import Store
-from vshmem_lab.text import quantity
+from vshmem_lab.suites.parts import SEGMENT
+from vshmem_lab.text import quantity, times
 
-SECONDS = 0.2
-REPETITIONS = 3
+SECONDS = 0.05
+REPETITIONS = FEWEST
 CHOICE = Choice(
-    ("sharing",), cases=("Sync with a payload",), environments=("guest-guest", "native")
+    ("sharing",),
+    cases=("Sync with a payload",),
+    environments=("guest-guest", "native"),
+    sizes=(8, 65536),
 )
 QUEUE_KEY = "0x5653484d"
-PLACES = {"guest-guest": "between machines", "native": "in one kernel"}
-# Of the contenders: those of the floor, of UDP and of TCP in one kernel are in the report.
-SUMMARY = {"guest-guest": ("Vshmem", "TCP"), "native": ("Vshmem", "kernel")}
 LINES = ["Hello from one kernel.", "This queue lives in memory that both machines map."]
 
 
@@ -100,24 +105,105 @@ def _play(progress: Progress, folder: Path) -> None:
         progress.say("turning the machines off")
 
 
-def summary(run: analysis.Run) -> str:
-    """What was measured, in a few lines of 80 columns."""
-    rows: dict[str, dict[str, str]] = {}
-    for table in run.tables:
-        for line in table.lines:
-            if not line.contender.startswith(SUMMARY[table.environment]):
-                continue
-            contender = line.contender.replace("kernel,", "System V,")
-            name = f"{PLACES[table.environment]}: {contender}"
-            found = quantity(line.summary.median, table.unit) if line.summary else "missing"
-            rows.setdefault(name, {})[line.sized] = found
-    sizes = list(dict.fromkeys(size for row in rows.values() for size in row))
-    out = [f"{'a message there and back':<49}" + "".join(f"{size:>10}" for size in sizes)]
-    for name, row in rows.items():
-        out.append(f"{name:<49}" + "".join(f"{row.get(size, ''):>10}" for size in sizes))
-    if any(table.emulated for table in run.tables):
-        out.append("The machines are emulated, which makes TCP look worse than it is under KVM.")
-    return "\n".join(out)
+SHOWN = (
+    "Two virtual machines shared one pool. In one, stock perl sent on a System V queue; in the "
+    "other, stock Python received it. Neither program knows of Vshmem."
+)
+EMULATED = "The machines are emulated, which makes TCP look worse than it is under KVM."
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence that the samples fill in: Vshmem's way and another one, of one size."""
+
+    environment: str
+    size: int
+    ours: str
+    theirs: str
+    text: str
+
+
+WAY = f"Vshmem, {SEGMENT}"
+CLAIMS = (
+    Claim(
+        "guest-guest",
+        8,
+        WAY,
+        "TCP",
+        "8 bytes there and back between the machines: {} through the pool, {} by TCP",
+    ),
+    Claim(
+        "guest-guest",
+        65536,
+        WAY,
+        "TCP",
+        "64 KiB there and back between the machines: {} through the pool, {} by TCP",
+    ),
+    Claim(
+        "native",
+        8,
+        WAY,
+        f"kernel, {SEGMENT}",
+        "8 bytes there and back in one kernel: {} through the pool, {} by the kernel's System V",
+    ),
+)
+
+
+def conclusion(run: analysis.Run) -> list[str]:
+    """What was shown, with its figures. Raises Failed if one was not measured."""
+    return [
+        SHOWN,
+        *(_filled(run, claim) for claim in CLAIMS),
+        *([EMULATED] if run.emulated else []),
+    ]
+
+
+def _filled(run: analysis.Run, claim: Claim) -> str:
+    """A claim's sentence: both medians, and what the comparison says."""
+    (table,) = (table for table in run.tables if table.environment == claim.environment)
+    found = {(line.contender, line.size): line for line in table.lines}
+    ours, theirs = (found[name, claim.size] for name in (claim.ours, claim.theirs))
+    for line in (ours, theirs):
+        if line.summary is None:
+            raise Failed(f"{line.contender} was not measured in {claim.environment}: {line.error}")
+    medians = (quantity(line.summary.median, table.unit) for line in (ours, theirs))
+    said = claim.text.format(*medians)
+    against = theirs.against
+    if against is None or not against.real:
+        return f"{said}; that may be noise."
+    return f"{said}, {times(against.ratio)} times as long."
+
+
+def report(run: analysis.Run, folder: Path) -> str:
+    """Writes the run's pages. What the terminal is to show: the conclusion, the bars, the paths."""
+    lead = conclusion(run)
+    page, *_ = write(run, folder, lead)
+    shown, *figures = (
+        textwrap.fill(line, 80, initial_indent="  ", subsequent_indent="  ") for line in lead
+    )
+    table = next(table for table in run.tables if table.environment == "guest-guest")
+    drawn = bars(table, 78, plain=not _shows("█"))
+    image = folder / "plots" / f"{slug(table)}.svg"
+    parts = [
+        "What was shown",
+        shown,
+        "",
+        *figures,
+        "",
+        "A message there and back between the machines",
+    ]
+    parts += [f"  {line}" for line in drawn]
+    parts += ["", f"The bars as an image: {image}", f"The report, with all samples: {page}"]
+    return "\n".join(parts)
+
+
+def _shows(text: str) -> bool:
+    """Whether the terminal has these characters."""
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def demo() -> int:
@@ -131,7 +217,6 @@ def demo() -> int:
         print("demo: ended by ctrl-C; the machines are off", file=sys.stderr)
         return 130
     run = analysis.load(folder)
-    report, *_ = write(run, folder)
-    print(f"\n{summary(run)}\nThe whole report, with plots: {report}")
+    print(f"\n{report(run, folder)}")
     failed = [line for table in run.tables for line in table.lines if line.error]
     return 1 if failed else 0

@@ -89,7 +89,7 @@ def keep(folder: Path, name: str, root: Path = paths.ROOT) -> Path:
     kept.mkdir(parents=True)
     for file in (ABOUT, SAMPLES):
         shutil.copy(folder / file, kept / file)
-    (kept / "report.txt").write_text(text_of(run))
+    (kept / "report.txt").write_text(text_of(run, detailed=True))
     return kept
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from itertools import zip_longest
 
 from vshmem_lab.analysis import Line, Run, Table
-from vshmem_lab.report import knee, supplements
+from vshmem_lab.report import knee, papers, supplements
+from vshmem_lab.report.conclusion import conclusion
 from vshmem_lab.report.model import EMULATED, PARTLY, Grid
 from vshmem_lab.report.order import HEADING, order
+from vshmem_lab.stats import FEWEST
 from vshmem_lab.text import duration, quantity
 
 
 def grid(table: Table) -> Grid:
     """The grid of a case. Columns that would be empty are left out."""
     shown = _merged([(line, _cells(table, line)) for line in table.lines])
-    used = [name for name in _HEADS if any(cells.get(name) for _, cells in shown)]
-    out = Grid(table.title, used, [[cells.get(name, "") for name in used] for _, cells in shown])
+    out = _grid(table.title, _HEADS, shown)
     out.beaten = {i for i, (line, _) in enumerate(shown) if table.beats(line)}
     out.missing = {i for i, (line, _) in enumerate(shown) if line.summary is None}
     kept = {i: all(ok for _, ok in line.limits) for i, (line, _) in enumerate(shown) if line.limits}
@@ -25,6 +27,29 @@ def grid(table: Table) -> Grid:
     out.emulated = table.emulated
     out.notes = _notes(table)
     return out
+
+
+def details(table: Table) -> Grid | None:
+    """What only some readers want of a case; None if there is nothing."""
+    shown = [(line, _detailed(table, line)) for line in table.lines if line.summary]
+    out = _grid(f"{table.title}, in detail", _DETAILS, shown)
+    if len(out.head) <= len({"contender", "size"} & set(out.head)):
+        return None
+    if "p50" in out.head:
+        out.notes.append(SINGLE)
+    if "t-test" in out.head:
+        out.notes.append(WELCH)
+    return out
+
+
+def _grid(title: str, heads: Sequence[str], shown: list[tuple[Line, dict[str, str]]]) -> Grid:
+    """A grid of these cells. A contender is named in the first of its rows."""
+    used = [name for name in heads if any(cells.get(name) for _, cells in shown)]
+    rows = [[cells.get(name, "") for name in used] for _, cells in shown]
+    for at in range(len(shown) - 1, 0, -1):
+        if shown[at][0].contender == shown[at - 1][0].contender:
+            rows[at][0] = ""
+    return Grid(title, used, rows)
 
 
 def _merged(shown: list[tuple[Line, dict[str, str]]]) -> list[tuple[Line, dict[str, str]]]:
@@ -45,19 +70,21 @@ _HEADS = (
     "contender",
     "size",
     "median",
+    "±",
     "chosen",
-    "95 % interval",
     "lowest",
     "mean",
     "highest",
-    "p50",
-    "p99",
-    "p99.9",
     "compared",
-    "t-test",
     "papers",
     "wanted",
 )
+_DETAILS = ("contender", "size", "95 % interval", "p50", "p99", "p99.9", "t-test")
+SINGLE = (
+    "p50 to p99.9 are of single operations, which were timed one by one, with the clock's own "
+    "time, after those that the median is of; each is the median of the turns' percentiles."
+)
+WELCH = "t-test: p of Welch's, as papers have it. Verdicts are by the sign test of pairs."
 
 
 def _cells(table: Table, line: Line) -> dict[str, str]:
@@ -70,21 +97,30 @@ def _cells(table: Table, line: Line) -> dict[str, str]:
         return {**cells, "median": f"missing: {_first_line(line.error)}"}
     found = line.summary
     cells["median"] = quantity(found.median, table.unit)
-    if found.count > 1:
-        edges = (quantity(edge, table.unit) for edge in (found.low, found.high))
-        cells["95 % interval"] = " - ".join(edges)
+    if found.count > 1 and found.median:
+        off = max(found.high - found.median, found.median - found.low) / found.median
+        cells["±"] = f"{off:.0%}" if off >= 0.01 else f"{off:.1%}"
     if table.extremes and found.count > 1:
         for name in ("lowest", "mean", "highest"):
             cells[name] = quantity(getattr(found, name), table.unit)
     counts = (f"{quantity(x, table.unit)} ({n}x)" for x, n in line.choices.items())
     cells["chosen"] = ", ".join(counts)
+    cells["compared"] = table.verdict(line, named=False)
+    cells["wanted"] = "; ".join(f"{what}: {_judged(ok)}" for what, ok in line.limits)
+    return cells
+
+
+def _detailed(table: Table, line: Line) -> dict[str, str]:
+    found = line.summary
+    cells = {"contender": line.contender + _marks(table, line), "size": line.sized}
+    if found.count > 1:
+        edges = (quantity(edge, table.unit) for edge in (found.low, found.high))
+        cells["95 % interval"] = " - ".join(edges)
     for name, key in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999")):
         value = line.tail.get(key)
         cells[name] = duration(value) if value is not None else ""
-    cells["compared"] = table.verdict(line)
     if line.against and line.against.welch_p == line.against.welch_p and not line.vshmem:
         cells["t-test"] = f"p {_p(line.against.welch_p)}"
-    cells["wanted"] = "; ".join(f"{what}: {_judged(ok)}" for what, ok in line.limits)
     return cells
 
 
@@ -119,11 +155,28 @@ def _notes(table: Table) -> list[str]:
         )
     if table.moved:
         counted += f"; in {table.moved} of them the floor changed by over a quarter"
-    notes.append(counted + ".")
+    notes.append(f"Medians of {counted}.")
+    notes += _compared(table)
+    if any(line.against and not line.against.known for line in table.lines):
+        notes.append(f"In parentheses: compared by fewer than {FEWEST} repetitions.")
+    if any(line.paper for line in table.lines):
+        notes.append(papers.NOTE)
     lacks = [f"{line.contender} lacks: {line.lacks}." for line in table.lines if line.lacks]
     notes += dict.fromkeys(lacks)  # once for all sizes
     failed = {f"{x.contender}: {x.error}" for x in table.lines if x.error and x.summary}
     return notes + sorted(failed)
+
+
+def _compared(table: Table) -> list[str]:
+    """What the lines are compared with, and what the floor is."""
+    names = list(dict.fromkeys(line.reference for line in table.lines if line.against))
+    notes = [f"compared: with {names[0]}."] if len(names) == 1 else []
+    if len(names) > 1:
+        first = next(line.contender for line in table.lines if line.vshmem)
+        notes = [f"compared: with Vshmem by the same means, where there are none with {first}."]
+    if any(line.floor for line in table.lines):
+        notes.append("The floor is the same work on plain shared memory, without calls.")
+    return notes
 
 
 def as_text(found: Grid) -> str:
@@ -235,11 +288,15 @@ def findings(run: Run) -> list[tuple[str, list[str]]]:
     return [(heading, lines) for heading, lines in found if lines]
 
 
-def text_of(run: Run) -> str:
-    """A run as plain text."""
-    heads = [f"{key + ':':<13} {value}" for key, value in heading(run)]
-    parts = ["\n".join(heads), *(as_text(grid(table)) for table in run.tables)]
+def text_of(run: Run, *, detailed: bool = False) -> str:
+    """A run as plain text. What it comes to is at the end, where a terminal shows it."""
+    parts = [as_text(grid(table)) for table in run.tables]
     suites = dict.fromkeys(table.suite for table in run.tables)
     parts += [as_text(found) for suite in suites for found in supplements.of(run, suite)]
+    if detailed:
+        parts += [as_text(found) for table in run.tables if (found := details(table))]
+    heads = [f"{key + ':':<13} {value}" for key, value in (*heading(run), *papers.cited(run))]
+    parts.append("\n".join(heads))
     parts += ["\n".join([f"{head}:", *(f"  {x}" for x in lines)]) for head, lines in findings(run)]
-    return "\n\n".join(parts) + "\n"
+    parts.append("\n".join(conclusion(run)))
+    return "\n\n".join(part for part in parts if part) + "\n"

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use vshmem_base::directories::{cluster_directory, private_directory, runtime_path};
 use vshmem_base::error::{error, Explain, Result};
 use vshmem_base::interrupt;
+use vshmem_base::lock::{try_lock_cluster, wait_for_lock};
 use vshmem_base::user::Identity;
 use vshmem_cluster::description::file::File;
 use vshmem_cluster::host::cluster::down;
@@ -375,6 +376,8 @@ fn up_killed(cluster: &Cluster) -> Result<()> {
         until(&mut up, is_so);
         let _ = up.kill();
         let _ = up.wait();
+        // A child of it holds the lock until it begins its program.
+        drop(wait_for_lock(&cluster.name, || try_lock_cluster(&cluster.name))?);
         cluster.ends().map_err(|why| why.about(&format!("killed when {stage}")))?;
     }
     cluster.up(1).map(drop)
