@@ -4,6 +4,7 @@
 pub mod abi;
 pub mod barrier;
 pub mod msg;
+pub mod proc_files;
 pub mod process_lives;
 pub mod reduce;
 pub mod sem;

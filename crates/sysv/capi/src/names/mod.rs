@@ -6,6 +6,7 @@
 //! | [`api`] | the functions of `vshmem.h` |
 //! | `sysv`, `syscall` | libc's System V calls, and its `syscall` |
 //! | [`dispatch`] | the calls that go to the pool, and those that go to the kernel |
+//! | `files` | libc's functions that open files, for those of `/proc` that tell IPC objects and limits |
 //! | `dlfcn` | opening libraries and looking names up at run time |
 //! | `fork`, `unshare`, `user_ids` | libc's functions that change what a pool knows of a process |
 //! | `mappings`, `mlockall` | libc's functions that change attachments, or would fill pools with memory |
@@ -20,6 +21,8 @@ pub mod pthread_exit;
 // A test program must keep its own libc functions.
 #[cfg(not(test))]
 pub mod dlfcn;
+#[cfg(not(test))]
+pub mod files;
 #[cfg(not(test))]
 pub mod fork;
 #[cfg(not(test))]

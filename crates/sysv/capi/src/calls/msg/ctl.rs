@@ -18,7 +18,8 @@ pub fn get(caller: &Caller, key: i32, flags: i32) -> Result<i32, Errno> {
     again(|| msg::get(&caller.ctx, key, flags))
 }
 
-fn ds(s: &msg::MsgDs) -> msqid_ds {
+/// The structure of C.
+pub fn ds(s: &msg::MsgDs) -> msqid_ds {
     let mut ds = msqid_ds::blank();
     ds.msg_perm = abi::perm(&s.perm);
     ds.msg_stime = s.stime;
@@ -62,7 +63,7 @@ pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Er
 }
 
 /// The pool's limits, and where Linux has constants without a meaning, the same constants.
-fn limits(caller: &Caller) -> Msginfo {
+pub fn limits(caller: &Caller) -> Msginfo {
     const KIB_OF_ALL_QUEUES: i32 = 32000 * 16384 / 1024;
     const QUEUE_BYTES: i32 = 16384;
     const SEGMENT_BYTES: i32 = 16;

@@ -4,7 +4,7 @@ mod ctl;
 mod receive;
 mod send;
 
-pub use ctl::{ctl, get, MSG_INFO, MSG_STAT, MSG_STAT_ANY};
+pub use ctl::{ctl, ds, get, limits, MSG_INFO, MSG_STAT, MSG_STAT_ANY};
 pub use receive::{receive, receive_or};
 pub use send::{send, send_or};
 

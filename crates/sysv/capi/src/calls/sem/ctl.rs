@@ -33,7 +33,8 @@ pub fn get(caller: &Caller, key: i32, count: i32, flags: i32) -> Result<i32, Err
     Ok(id)
 }
 
-fn ds(s: &sem::SemDs) -> semid_ds {
+/// The structure of C.
+pub fn ds(s: &sem::SemDs) -> semid_ds {
     let mut ds = semid_ds::blank();
     ds.sem_perm = abi::perm(&s.perm);
     ds.sem_otime = s.otime;
@@ -168,7 +169,7 @@ fn page_of(place: *const u16) -> usize {
 }
 
 /// The pool's limits, and where Linux has constants without a meaning, the same constants.
-fn limits(caller: &Caller) -> seminfo {
+pub fn limits(caller: &Caller) -> seminfo {
     const ALL_SEMAPHORES: i32 = 32000 * 32000;
     const OPERATIONS: i32 = 500;
     const UNDO_BYTES: i32 = 20;

@@ -27,7 +27,8 @@ pub fn get(caller: &Caller, key: i32, size: usize, flags: i32) -> Result<i32, Er
     Ok(id)
 }
 
-fn ds(s: &shm::ShmDs) -> shmid_ds {
+/// The structure of C.
+pub fn ds(s: &shm::ShmDs) -> shmid_ds {
     let mut ds = shmid_ds::blank();
     ds.shm_perm = abi::perm(&s.perm);
     ds.shm_segsz = s.size as usize;
@@ -77,7 +78,8 @@ pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Er
     }
 }
 
-fn limits(caller: &Caller) -> Shminfo {
+/// The pool's limits.
+pub fn limits(caller: &Caller) -> Shminfo {
     let l = caller.pool().limits();
     Shminfo {
         shmmax: l.shmmax,

@@ -6,7 +6,7 @@ mod moved;
 mod remains;
 
 pub use attach::{attach, attach_range, detach, double, is_attached};
-pub use ctl::{ctl, get, SHM_INFO, SHM_STAT, SHM_STAT_ANY};
+pub use ctl::{ctl, ds, get, limits, SHM_INFO, SHM_STAT, SHM_STAT_ANY};
 
 use vshmem_pool::layout::PAGE;
 
