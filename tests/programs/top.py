@@ -78,14 +78,14 @@ def shows_and_obeys():
     top.hear("the other screen", re.escape(ENTER) + b".*" + re.escape(HIDE))
     raw = termios.tcgetattr(top.other)
     assert not raw[3] & termios.ECHO, "keys are not shown"
-    segment = b"segment +0x00000013 +[0-9]+ +1M"
-    top.hear("the pool", b"vshmem top.*waiting threads: [12].*KERNEL.*alive.*" + segment)
+    segment = b"segment +(0x00000013 +)?[0-9]+ +1M"
+    top.hear("the pool", b"vshmem top.*waiting: [12].*KERNEL.*alive.*" + segment)
     top.type(b"t")
     top.hear("threads", b"WAITS FOR.*semaphore 3 to let -1 be added")
     top.type(b"ti")
-    top.hear("sorted by id", b"sort by id")
+    top.hear("sorted by id", b"i ID")
     top.type(b"r")
-    top.hear("backwards", b"sort by id, least first")
+    top.hear("backwards", b"r REVERSE.*i ID")
     top.resize(6, 30)
     top.hear("all drawn anew", b"\x1b\\[2J")
     small = top.listen(0.6)

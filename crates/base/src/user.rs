@@ -44,19 +44,36 @@ fn choose(is_taken: &dyn Fn(u32) -> bool) -> Result<u32> {
 /// Whether a user or a group of this system has the number, wherever the system keeps them.
 pub fn has_account(number: u32) -> bool {
     let mut text = [0 as libc::c_char; 4096];
-    let (at, len) = (text.as_mut_ptr(), text.len());
     // SAFETY: all fields are numbers and pointers, which may be null.
-    let (mut user, mut group): (libc::passwd, libc::group) = unsafe { std::mem::zeroed() };
-    let (mut found_user, mut found_group) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let mut group: libc::group = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
     // SAFETY: the text has room for what is said, and nothing outlives this call.
-    let codes = unsafe {
-        [
-            libc::getpwuid_r(number, &mut user, at, len, &mut found_user),
-            libc::getgrgid_r(number, &mut group, at, len, &mut found_group),
-        ]
-    };
+    let code =
+        unsafe { libc::getgrgid_r(number, &mut group, text.as_mut_ptr(), text.len(), &mut found) };
     // One whose text is too long is there, too.
-    !found_user.is_null() || !found_group.is_null() || codes.contains(&libc::ERANGE)
+    !found.is_null() || code == libc::ERANGE || !matches!(account(number), Ok(None))
+}
+
+/// The name of a user of this system; `None` if it has none of this number.
+pub fn name(number: u32) -> Option<String> {
+    account(number).ok().flatten()
+}
+
+/// A user's name, wherever the system keeps it. The error: it has more text than there is room for.
+fn account(number: u32) -> std::result::Result<Option<String>, ()> {
+    let mut text = [0 as libc::c_char; 4096];
+    // SAFETY: all fields are numbers and pointers, which may be null.
+    let mut user: libc::passwd = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    // SAFETY: the text has room for what is said, and nothing outlives this function.
+    let code =
+        unsafe { libc::getpwuid_r(number, &mut user, text.as_mut_ptr(), text.len(), &mut found) };
+    if found.is_null() {
+        return if code == libc::ERANGE { Err(()) } else { Ok(None) };
+    }
+    // SAFETY: it was found, so the name is a string in the text.
+    let name = unsafe { std::ffi::CStr::from_ptr(user.pw_name) };
+    Ok(Some(name.to_string_lossy().into_owned()))
 }
 
 /// The user and groups that a command runs with.
@@ -142,6 +159,8 @@ mod tests {
     #[test]
     fn users_and_groups_are_accounts() {
         assert!(has_account(0));
+        assert_eq!(name(0).as_deref(), Some("root"));
+        assert_eq!(name(without_account().unwrap()), None);
         let groups = fs::read_to_string("/etc/group").unwrap();
         let numbers = groups.lines().filter_map(|line| line.split(':').nth(2)?.parse().ok());
         for number in numbers {

@@ -9,7 +9,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Display;
-use vshmem_base::{Error, Result};
+use vshmem_base::{user, Error, Result};
 use vshmem_inspect::contents::{contents, remove, Contents, Kind, Target};
 use vshmem_inspect::pools::{find, name_of};
 use vshmem_inspect::processes::Process;
@@ -20,12 +20,22 @@ use vshmem_inspect::sample::{Object, Queue, Segment, Set};
 Examples:
   vshmem ipcs                              all your pools
   vshmem ipcs --pool cluster.default       the pool of the machines that vshmem up started
+  vshmem ipcs -q                           message queues alone
   vshmem ipcs --waiters                    also kernels, processes and waiting threads
   vshmem exec vm0 -- vshmem ipcs           the same, as seen from a machine")]
 pub struct Ipcs {
     /// Only this pool: a name, or a path with a slash
     #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL", add = values::pools())]
     pub pool: Option<String>,
+    /// Only shared memory segments, or those kinds that are named
+    #[arg(long, short = 'm')]
+    pub shmems: bool,
+    /// Only message queues
+    #[arg(long, short)]
+    pub queues: bool,
+    /// Only semaphore sets
+    #[arg(long, short)]
+    pub semaphores: bool,
     /// Also list kernels, processes and waiting threads
     #[arg(long, short)]
     pub waiters: bool,
@@ -98,7 +108,7 @@ pub fn ipcs(ipcs: &Ipcs) -> Result<u8> {
     if ipcs.json {
         print_document(All { pools: &seen })?;
     } else {
-        let text: Vec<_> = seen.iter().map(|seen| describe(seen, ipcs.waiters)).collect();
+        let text: Vec<_> = seen.iter().map(|seen| describe(seen, ipcs)).collect();
         print(&text.join("\n"))?;
         if seen.is_empty() && code == 0 {
             eprintln!(
@@ -116,46 +126,68 @@ fn left_unclean(pool: &str) -> String {
     )
 }
 
-fn describe(contents: &Contents, with_waiters: bool) -> String {
+/// A pool's contents; a kind of which there is nothing has no table.
+fn describe(contents: &Contents, ipcs: &Ipcs) -> String {
     let kernels = contents.members.iter().map(|member| match member.alive {
         true => member.name.clone(),
         false => format!("{}, which is dead", member.name),
     });
     let kernels = kernels.collect::<Vec<_>>().join("; ");
-    let mut out = format!("Pool {} (kernels: {kernels})\n", contents.pool);
-    let mut section = |title: &str, table: Table| out += &format!("\n{title}\n{}", table.layout());
-    let mut segments = Table::new("KEY  ID  OWNER  PERMS  BYTES  NATTCH  CREATOR  LAST  STATUS");
-    for Segment { object, size, attached, creator, last, removed } in &contents.segments {
-        let status = if *removed { "removed" } else { "" };
-        let own: [&dyn Display; 5] = [size, attached, &label(creator), &label(last), &status];
-        object_row(&mut segments, object, &own);
-    }
-    section(&segments_title(contents), segments);
-    let mut sets = Table::new("KEY  ID  OWNER  PERMS  NSEMS  WAITING");
-    for Set { object, count } in &contents.sets {
-        object_row(&mut sets, object, &[count, &object.waiting]);
-    }
-    section("Semaphore sets", sets);
-    let mut queues = Table::new("KEY  ID  OWNER  PERMS  BYTES  MESSAGES  SENDER  RECEIVER  WAITING");
-    for Queue { object, bytes, messages, sender, receiver, .. } in &contents.queues {
-        let own: [&dyn Display; 5] = [bytes, messages, &label(sender), &label(receiver), &object.waiting];
-        object_row(&mut queues, object, &own);
-    }
-    section("Message queues", queues);
-    if with_waiters {
-        let mut kernels = Table::new(MEMBER_HEADING);
-        kernels.rows(contents.members.iter().map(member_row));
-        section("Kernels", kernels);
-        let mut processes = Table::new("PROCESS  KERNEL  PID HERE");
-        for process in &contents.processes {
-            processes.row(&[&process.label, &process.kernel, &or_dash(process.pid_here)]);
+    let tables = objects(contents, ipcs);
+    let empty = if tables.iter().all(|(_, table)| table.len() == 1) { ": nothing" } else { "" };
+    let mut out = format!("Pool {} (kernels: {kernels}){empty}\n", contents.pool);
+    for (title, table) in tables.into_iter().chain(if ipcs.waiters { users(contents) } else { vec![] }) {
+        if table.len() > 1 {
+            out += &format!("\n{title}\n{}", table.layout());
         }
-        section("Processes", processes);
-        let mut waiters = Table::new(WAITER_HEADING);
-        waiters.rows(contents.waiters.iter().map(waiter_row));
-        section("Waiting threads", waiters);
     }
     out
+}
+
+type Titled = (String, Table);
+
+/// The tables of IPC objects, of the kinds that are asked for.
+fn objects(contents: &Contents, ipcs: &Ipcs) -> Vec<Titled> {
+    let all = !(ipcs.shmems || ipcs.queues || ipcs.semaphores);
+    let mut out = Vec::new();
+    if all || ipcs.shmems {
+        let mut table = Table::new("KEY  ID  OWNER  PERMS  BYTES  NATTCH  CREATOR  LAST");
+        for Segment { object, size, attached, creator, last, removed } in &contents.segments {
+            let own: [&dyn Display; 4] = [size, attached, &label(creator), &label(last)];
+            object_row(&mut table, object, *removed, &own);
+        }
+        out.push((segments_title(contents), table));
+    }
+    if all || ipcs.semaphores {
+        let mut table = Table::new("KEY  ID  OWNER  PERMS  NSEMS  WAITING");
+        for Set { object, count } in &contents.sets {
+            object_row(&mut table, object, false, &[count, &object.waiting]);
+        }
+        out.push(("Semaphore sets".into(), table));
+    }
+    if all || ipcs.queues {
+        let mut table = Table::new("KEY  ID  OWNER  PERMS  BYTES  MSGS  SENDER  RECEIVER  WAITING");
+        for Queue { object, bytes, messages, sender, receiver, .. } in &contents.queues {
+            let own: [&dyn Display; 5] =
+                [bytes, messages, &label(sender), &label(receiver), &object.waiting];
+            object_row(&mut table, object, false, &own);
+        }
+        out.push(("Message queues".into(), table));
+    }
+    out
+}
+
+/// The tables of those that use the pool.
+fn users(contents: &Contents) -> Vec<Titled> {
+    let mut kernels = Table::new(MEMBER_HEADING);
+    kernels.rows(contents.members.iter().map(member_row));
+    let mut processes = Table::new("PROCESS  KERNEL  PID HERE");
+    for process in &contents.processes {
+        processes.row(&[&process.label, &process.kernel, &or_dash(process.pid_here)]);
+    }
+    let mut waiters = Table::new(WAITER_HEADING);
+    waiters.rows(contents.waiters.iter().map(waiter_row));
+    vec![("Kernels".into(), kernels), ("Processes".into(), processes), ("Waiting threads".into(), waiters)]
 }
 
 /// The title of the list of segments. If they are aligned to more than pages, it says how much they take.
@@ -178,10 +210,12 @@ fn label(process: &Option<Process>) -> String {
     or_dash(process.as_ref().map(|process| &process.label))
 }
 
-/// Adds an IPC object, with cells of its kind.
-fn object_row(table: &mut Table, object: &Object, own: &[&dyn Display]) {
-    let (key, mode) = (format!("{:#010x}", object.key), format!("{:03o}", object.mode));
-    let all: [&dyn Display; 4] = [&key, &object.id, &object.uid, &mode];
+/// Adds an IPC object, with cells of its kind. A removed segment has no key any more.
+fn object_row(table: &mut Table, object: &Object, removed: bool, own: &[&dyn Display]) {
+    let key = if removed { "(removed)".into() } else { format!("{:#010x}", object.key) };
+    let owner = user::name(object.uid).unwrap_or_else(|| object.uid.to_string());
+    let mode = format!("{:03o}", object.mode);
+    let all: [&dyn Display; 4] = [&key, &object.id, &owner, &mode];
     table.row(&[&all, own].concat());
 }
 

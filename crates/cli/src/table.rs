@@ -32,6 +32,21 @@ impl Table {
         Table(self.0.iter().map(|row| kept.iter().filter_map(|at| row.get(*at).cloned()).collect()).collect())
     }
 
+    /// The table without the first of these columns, as many as it takes to be no wider than that.
+    pub fn within(mut self, width: usize, less_important: &[&str]) -> Table {
+        for name in less_important {
+            if self.layout().lines().all(|line| line.chars().count() <= width) {
+                break;
+            }
+            let heading = self.0.first();
+            let Some(at) = heading.and_then(|cells| cells.iter().position(|cell| cell == name)) else {
+                continue;
+            };
+            self.0.iter_mut().filter(|row| at < row.len()).for_each(|row| drop(row.remove(at)));
+        }
+        self
+    }
+
     /// The number of rows, with the heading.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -119,5 +134,17 @@ mod tests {
         assert_eq!(table.layout(), "NAME  N\nx     10\n");
         assert_eq!(table.columns(&["N"]).layout(), "N\n10\n");
         assert_eq!(Table::default().layout(), "");
+    }
+
+    #[test]
+    fn what_is_less_important_gives_way() {
+        let table = || {
+            let mut table = Table::new("NAME  KEY  AGE");
+            table.row(&[&"x", &10, &1]);
+            table
+        };
+        assert_eq!(table().within(14, &["KEY"]).layout(), table().layout());
+        assert_eq!(table().within(13, &["KEY", "AGE"]).layout(), "NAME  AGE\nx     1\n");
+        assert_eq!(table().within(1, &["NONE", "AGE"]).layout(), "NAME  KEY\nx     10\n");
     }
 }

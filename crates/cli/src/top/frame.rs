@@ -52,12 +52,18 @@ pub fn text(view: &View, samples: &[Sample]) -> String {
 pub fn lines(view: &mut View, samples: &[Sample], width: usize, height: usize) -> Vec<Line> {
     let mut out = vec![Line::heading(headline(samples)), Line::plain(help(view))];
     // Pools and kernels get at most a third of the height.
-    for table in [pools(samples), kernels(samples)] {
+    let single = if samples.len() > 1 { "" } else { "POOL" };
+    let pools = pools(samples).within(width, &["IN SEGMENTS", "RECV/s", "SIZE", "SENT/s"]);
+    let kernels = kernels(samples).within(width, &["PEER", single, "SINCE"]);
+    for table in [pools, kernels] {
         out.push(Line::plain(String::new()));
         out.extend(section(&table, (height / 6).max(2), 0));
     }
     out.push(Line::plain(String::new()));
-    let table = if view.threads { threads(samples) } else { objects(view, samples) };
+    let table = match view.threads {
+        true => threads(samples).within(width, &[single, "SINCE"]),
+        false => objects(view, samples).within(width, &["KEY", "USED", "RECV/s", single]),
+    };
     let room = height.saturating_sub(out.len());
     view.scrolled = view.scrolled.min(table.len().saturating_sub(room));
     out.extend(section(&table, room, view.scrolled));
@@ -111,26 +117,29 @@ fn headline(samples: &[Sample]) -> String {
     let waiting: usize = samples.iter().map(|sample| sample.waiters.len()).sum();
     let seconds = age(0) % 86400;
     format!(
-        "vshmem top  {:02}:{:02}:{:02} UTC  pools: {}, kernels: {}{}, processes: {processes}, waiting threads: {waiting}",
+        "vshmem top  {:02}:{:02}:{:02} UTC  waiting: {waiting}, processes: {processes}, kernels: {}{}, pools: {}",
         seconds / 3600,
         seconds / 60 % 60,
         seconds % 60,
-        samples.len(),
         members().count() - dead,
         if dead == 0 { String::new() } else { format!(" ({dead} dead)") },
+        samples.len(),
     )
 }
 
+/// The keys; what is chosen is in capitals.
 fn help(view: &View) -> String {
-    let sort = match view.sort {
-        Sort::Rate => "rate",
-        Sort::Bytes => "bytes",
-        Sort::Waiting => "waiting",
-        Sort::Used => "last use",
-        Sort::Id => "id",
-    };
-    let order = if view.reverse { ", least first" } else { "" };
-    format!("q quit  sort by {sort}{order}: m rate b bytes w waiting u use i id, r reverse  t threads  arrows scroll")
+    let shown = |chosen: bool, word: &str| if chosen { word.to_uppercase() } else { word.into() };
+    let orders = [
+        (Sort::Rate, "m", "rate"),
+        (Sort::Bytes, "b", "bytes"),
+        (Sort::Waiting, "w", "waiting"),
+        (Sort::Used, "u", "use"),
+        (Sort::Id, "i", "id"),
+    ];
+    let orders = orders.map(|(sort, key, word)| format!("{key} {}", shown(sort == view.sort, word)));
+    let (threads, reverse) = (shown(view.threads, "threads"), shown(view.reverse, "reverse"));
+    format!("q quit  t {threads}  r {reverse}  sort by: {}", orders.join(", "))
 }
 
 /// A pool's name, or the end of its path, of limited length.
@@ -152,7 +161,7 @@ fn rates(rates: Option<Rates>) -> [String; 3] {
 
 fn pools(samples: &[Sample]) -> Table {
     let mut table = Table::new(
-        "POOL  SIZE  MEMORY  IN SEGMENTS  SEGMENTS  SETS  QUEUES  WAITING  SENT/s  RECEIVED/s  BYTES/s",
+        "POOL  SIZE  MEMORY  IN SEGMENTS  SEGMENTS  SETS  QUEUES  WAITING  SENT/s  RECV/s  BYTES/s",
     );
     table.rows(samples.iter().map(|sample| {
         let mut row = vec![
@@ -229,7 +238,7 @@ fn objects(view: &View, samples: &[Sample]) -> Table {
             sets.iter().map(|set| row(pool, "set", &set.object, format!("{} semaphores", set.count))),
         );
         rows.extend(segments.iter().map(|segment| {
-            let content = format!("{}, attached {} times", size::show(segment.size), segment.attached);
+            let content = format!("{}, {} attached", size::show(segment.size), segment.attached);
             Row { bytes: segment.size, ..row(pool, "segment", &segment.object, content) }
         }));
     }
@@ -237,7 +246,7 @@ fn objects(view: &View, samples: &[Sample]) -> Table {
         true => compare(view.sort, b, a),
         false => compare(view.sort, a, b),
     });
-    let mut table = Table::new("POOL  KIND  KEY  ID  CONTENT  WAITING  USED  SENT/s  RECEIVED/s  BYTES/s");
+    let mut table = Table::new("POOL  KIND  KEY  ID  CONTENT  WAITING  USED  SENT/s  RECV/s  BYTES/s");
     table.rows(rows.into_iter().map(|row| row.cells));
     table
 }
@@ -342,6 +351,32 @@ mod tests {
             }
         }
         assert!(lines(&mut view, &[], 80, 24).len() > 5);
+    }
+
+    #[test]
+    fn what_matters_fits_80_columns() {
+        let mut usual = sample();
+        usual.pool = "cluster.default".into();
+        usual.members.iter_mut().for_each(|member| member.name = "vm12".into());
+        usual.members.iter_mut().for_each(|member| member.since = None);
+        usual.segments.iter_mut().for_each(|segment| (segment.size, segment.attached) = (5 << 30, 12));
+        let shown = |view: &mut View| {
+            let lines = lines(view, &[usual.clone()], 80, 24);
+            lines.into_iter().map(|line| line.text).collect::<Vec<_>>()
+        };
+        let mut view = View::new(Sort::Rate);
+        let lines = shown(&mut view);
+        assert!(lines[0].contains("waiting: 1, processes: 64, kernels: 63 (1 dead)") && lines[1].ends_with("i id"), "{lines:?}");
+        assert!(lines[1].contains("m RATE, b bytes") && lines[1].contains("t threads"));
+        let has = |lines: &[String], heading: &[&str]| {
+            let found = lines.iter().any(|line| heading.iter().all(|word| line.contains(word)));
+            assert!(found, "{heading:?} in {lines:#?}");
+        };
+        has(&lines, &["POOL", "MEMORY", "SEGMENTS", "SETS", "QUEUES", "WAITING", "BYTES/s"]);
+        has(&lines, &["KERNEL", "STATE", "PROCESSES", "WAITING"]);
+        has(&lines, &["KIND", "ID", "CONTENT", "WAITING", "SENT/s", "BYTES/s"]);
+        view.threads = true;
+        has(&shown(&mut view), &["PROCESS", "WAITS FOR"]);
     }
 
     #[test]
