@@ -6,6 +6,7 @@ pub mod barrier;
 pub mod msg;
 pub mod proc_files;
 pub mod process_lives;
+mod reasons;
 pub mod reduce;
 pub mod sem;
 pub mod shm;

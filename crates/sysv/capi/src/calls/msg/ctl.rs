@@ -1,6 +1,7 @@
 //! `msgget` and `msgctl`.
 
 use crate::calls::abi::{self, Msginfo, Plain};
+use crate::calls::reasons::{self, Asked};
 use crate::calls::{again, check_ctl, clamp, cmd, fetch, store};
 use crate::pools::caller::Caller;
 use libc::msqid_ds;
@@ -16,6 +17,7 @@ pub const MSG_STAT_ANY: i32 = 13;
 /// `msgget` on a pool.
 pub fn get(caller: &Caller, key: i32, flags: i32) -> Result<i32, Errno> {
     again(|| msg::get(&caller.ctx, key, flags))
+        .map_err(|error| reasons::of_get(caller, key, &Asked::Queue, error))
 }
 
 /// The structure of C.

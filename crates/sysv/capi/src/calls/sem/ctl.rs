@@ -1,6 +1,7 @@
 //! `semget` and `semctl`.
 
 use crate::calls::abi::{self, Plain};
+use crate::calls::reasons::{self, Asked};
 use crate::calls::{again, check_ctl, clamp, cmd, fetch, is_new, store};
 use crate::pools::caller::Caller;
 use crate::pools::sizes::{self, SETS};
@@ -25,7 +26,9 @@ pub const SEM_STAT_ANY: i32 = 20;
 
 /// `semget` on a pool.
 pub fn get(caller: &Caller, key: i32, count: i32, flags: i32) -> Result<i32, Errno> {
-    let id = again(|| sem::get(&caller.ctx, key, count, flags))?;
+    let got = again(|| sem::get(&caller.ctx, key, count, flags));
+    let asked = Asked::Set(count.try_into().unwrap_or(0));
+    let id = got.map_err(|error| reasons::of_get(caller, key, &asked, error))?;
     let found = if is_new(key, flags) { Ok(count as usize) } else { sem::nsems(&caller.ctx, id) };
     // What is gone again had no size: whatever was known of the id before counts no more.
     let found = found.unwrap_or(0);

@@ -2,6 +2,7 @@
 
 use super::pages;
 use crate::calls::abi::{self, Plain, ShmInfo, Shminfo};
+use crate::calls::reasons::{self, Asked};
 use crate::calls::{again, check_ctl, cmd, fetch, is_new, store};
 use crate::pools::caller::Caller;
 use crate::pools::sizes::SEGMENTS;
@@ -19,7 +20,8 @@ pub const SHM_STAT_ANY: i32 = 15;
 
 /// `shmget` on a pool.
 pub fn get(caller: &Caller, key: i32, size: usize, flags: i32) -> Result<i32, Errno> {
-    let id = again(|| shm::get(&caller.ctx, key, size, flags))?;
+    let got = again(|| shm::get(&caller.ctx, key, size, flags));
+    let id = got.map_err(|error| reasons::of_get(caller, key, &Asked::Segment(size as u64), error))?;
     let found = if is_new(key, flags) { Some(size as u64) } else { shm::size(&caller.ctx, id) };
     // As in `semget`.
     let found = pages(found.unwrap_or(0));

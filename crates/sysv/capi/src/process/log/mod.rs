@@ -36,6 +36,8 @@ pub fn level_of(errno: i32, has_reason: bool) -> Level {
         libc::EAGAIN | libc::EEXIST | libc::EINTR | libc::ENOENT | libc::ENOMSG | libc::ETIMEDOUT => {
             Level::Debug
         }
+        // Where users are and how much there is differs from what a program was made for.
+        libc::EACCES | libc::EPERM | libc::ENOMEM | libc::ENOSPC => Level::Error,
         _ => Level::Warn,
     }
 }
@@ -115,7 +117,8 @@ mod tests {
     #[test]
     fn what_programs_expect_is_said_last() {
         assert_eq!(level_of(libc::EAGAIN, false), Level::Debug);
-        assert_eq!(level_of(libc::EACCES, false), Level::Warn);
+        assert_eq!(level_of(libc::EINVAL, false), Level::Warn);
+        assert_eq!(level_of(libc::EACCES, false), Level::Error);
         assert_eq!(level_of(libc::ENOENT, true), Level::Error);
     }
 }
