@@ -17,7 +17,7 @@
 #
 # ACCEL   how QEMU runs it, "-accel kvm -accel tcg -cpu max" if unset: on KVM, without it slowly
 # PORTS   what ports it has for pools, as `vshmem attach --print` takes it:
-#         "--spare-pools 2 --largest-pool 256M"
+#         "--spare-pools 2 --largest-pool 256M"; a pool that is made here is as large as the largest, or 1G
 # WAIT    how many seconds it may take to start: 120
 set -eu
 
@@ -35,17 +35,30 @@ set -- $(vshmem attach "$name" --qmp "$monitor" --print ${PORTS:-} | tr -d '\\')
 qemu-system-x86_64 -name "$name" -display none -daemonize -pidfile "$sockets/$name.pid" "$@"
 
 vshmem attach "$name" --qmp "$monitor"
+largest=$(echo "${PORTS:-}" | sed -n 's/.*--largest-pool[ =]*\([^ ]*\).*/\1/p')
 case $pool in
 */*) [ -e "$pool" ] ;;
 *) vshmem pool ls | grep -q "^$pool " ;;
-esac || vshmem pool create "$pool"
+esac || vshmem pool create "$pool" --size "${largest:-1G}"
 # It is plugged in at once. Its front end says that it can be used when the guest has started; to repeat the
 # command is no failure.
-deadline=$(($(date +%s) + ${WAIT:-120}))
+echo "$name: waiting until it has started with Vshmem in it" >&2
+deadline=$(($(date +%s) + ${WAIT:-120})) before=
 until said=$(vshmem grant "$pool" "$name" --json 2>&1) &&
     case $said in *'"usable":true'*) true ;; *) false ;; esac; do
-    [ "$(date +%s)" -lt "$deadline" ] || { echo "$0: $name runs, and can't use $pool yet: $said" >&2 &&
-        exit 1; }
+    case $said in
+    '{'* | "$before") ;; # it is there, and the guest has not told yet
+    *) echo "$said" >&2 && before=$said ;;
+    esac
+    kill -0 "$(cat "$sockets/$name.pid" 2>/dev/null)" 2>/dev/null || {
+        echo "$0: QEMU of $name has ended" >&2
+        exit 1
+    }
+    [ "$(date +%s)" -lt "$deadline" ] || {
+        echo "$0: $name runs, and can't use $pool yet: $said" >&2
+        [ -n "${ACCEL:-}" ] || echo "If it does not even boot: ACCEL='-accel tcg -cpu max' does without KVM." >&2
+        exit 1
+    }
     sleep 1
 done
 echo "$name can use the pool $pool"

@@ -160,6 +160,9 @@ impl Explained {
                 }
             }
         }
+        if self.script.is_some() {
+            row("", "programs that the script starts are not examined: explain each of them");
+        }
         row("library", &self.library.display().to_string());
         row("keys", &self.keys);
         if self.dl.trim() == "keep" {

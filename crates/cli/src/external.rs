@@ -13,12 +13,24 @@ use vshmem_mpi::files::locate;
 /// The beginning of an external command's program; the word follows.
 const PREFIX: &str = "vshmem-";
 
+/// The words of this project's own programs, and the packages that have them.
+const PACKAGES: [(&str, &str); 3] = [("balance", "vshmem"), ("lab", "vshmem-lab"), ("place", "vshmem")];
+
 /// Executes the program that the words ask for, with the rest of them. Returns `None` if they ask for none,
 /// or there is none: then the parser explains the mistake. A code comes back only if the program can't be
-/// executed.
+/// executed, or is one of ours that is not installed.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let mut words = words.into_iter().skip(1);
-    let file = locate(&OsString::from(name(&words.next()?)?), Path::new(""))?;
+    let word = words.next()?;
+    let name = name(&word)?;
+    let Some(file) = locate(&OsString::from(&name), Path::new("")) else {
+        let (_, package) = PACKAGES.iter().find(|(ours, _)| word == *ours)?;
+        eprintln!(
+            "vshmem: there is no program {name} in PATH\n  \
+             Install the package {package}, or make install in a clone of Vshmem."
+        );
+        return Some(ExitCode::from(127));
+    };
     let error = Command::new(&file).args(words).exec();
     eprintln!("vshmem: {} could not be executed: {error}", file.display());
     Some(ExitCode::from(126))

@@ -136,6 +136,10 @@ pub fn ps(ps: &Ps) -> Result<u8> {
     if ps.json {
         return print_document(all).map(|()| 0);
     }
+    if all.clusters.is_empty() && all.attached.is_empty() {
+        eprintln!("You have no machines. Start some with: vshmem up");
+        return Ok(0);
+    }
     let machines = all.table();
     print(&if ps.long { machines } else { machines.columns(&COLUMNS) }.layout())?;
     let pools = all.pools();

@@ -111,6 +111,12 @@ pub fn pool(pool: Pool) -> Result<u8> {
             if !size.is_power_of_two() {
                 eprintln!("vshmem: machines can't be granted this pool: its size is not a power of two.");
             }
+            if mode & 0o077 != 0 && !name.contains('/') {
+                eprintln!(
+                    "vshmem: other users can't reach this pool: its directory is yours alone (mode 0700). For \
+                     a group, make it by path in a directory of the group's (docs/users.md)."
+                );
+            }
             if reserved {
                 reserve(&name, "Free some, or make a smaller pool with --size.").inspect_err(|_| {
                     let _ = remove(&name);

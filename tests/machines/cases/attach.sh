@@ -20,7 +20,6 @@ boot_one_for_its_files
 
 # A machine like it, in no cluster, by the example. That it is one, for `vshmem exec`, is said to the command
 # by hand.
-code "a pool is made" 0 vshmem pool create "$pool" --size 64M
 mkdir -m 700 "$clusters/$plain" "$clusters/$plain/vm0"
 parameters=$(kernel_line plain "$(id -u)")
 guest() {

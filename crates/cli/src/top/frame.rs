@@ -227,7 +227,8 @@ fn objects(view: &View, samples: &[Sample]) -> Table {
     for Sample { pool, queues, sets, segments, .. } in samples {
         rows.extend(queues.iter().map(|queue| {
             let bytes = size::show(queue.bytes.into());
-            let content = format!("{} messages, {bytes}", queue.messages);
+            let plural = if queue.messages == 1 { "" } else { "s" };
+            let content = format!("{} message{plural}, {bytes}", queue.messages);
             let mut row = row(pool, "queue", &queue.object, content);
             row.cells.extend(rates(queue.rates));
             row.rate = queue.rates.map_or(0.0, |r| r.sent + r.received);

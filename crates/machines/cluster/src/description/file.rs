@@ -32,7 +32,9 @@ impl File {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<File> {
         let name = path.display().to_string();
-        let text = fs::read_to_string(path).explain(|| format!("could not read {name}"))?;
+        let text = fs::read_to_string(path)
+            .explain(|| format!("could not read {name}"))
+            .map_err(|error| error.code(2))?;
         let beside = path.parent().unwrap_or(Path::new(""));
         let here = std::env::current_dir().explain(|| "there is no current directory".into())?;
         File::parse(name, text, &here.join(beside))
