@@ -48,8 +48,7 @@ pub fn has_account(number: u32) -> bool {
     let mut group: libc::group = unsafe { std::mem::zeroed() };
     let mut found = std::ptr::null_mut();
     // SAFETY: the text has room for what is said, and nothing outlives this call.
-    let code =
-        unsafe { libc::getgrgid_r(number, &mut group, text.as_mut_ptr(), text.len(), &mut found) };
+    let code = unsafe { libc::getgrgid_r(number, &mut group, text.as_mut_ptr(), text.len(), &mut found) };
     // One whose text is too long is there, too.
     !found.is_null() || code == libc::ERANGE || !matches!(account(number), Ok(None))
 }
@@ -66,8 +65,7 @@ fn account(number: u32) -> std::result::Result<Option<String>, ()> {
     let mut user: libc::passwd = unsafe { std::mem::zeroed() };
     let mut found = std::ptr::null_mut();
     // SAFETY: the text has room for what is said, and nothing outlives this function.
-    let code =
-        unsafe { libc::getpwuid_r(number, &mut user, text.as_mut_ptr(), text.len(), &mut found) };
+    let code = unsafe { libc::getpwuid_r(number, &mut user, text.as_mut_ptr(), text.len(), &mut found) };
     if found.is_null() {
         return if code == libc::ERANGE { Err(()) } else { Ok(None) };
     }

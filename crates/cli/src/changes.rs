@@ -11,8 +11,10 @@ use vshmem_base::{error, interrupt, Result};
 use vshmem_cluster::change::apply::{apply, changeable, changes, Permitted};
 use vshmem_cluster::change::plan::{described, Change};
 use vshmem_cluster::change::size::{grown, shrunk};
+use vshmem_cluster::host::rehearsal::rehearse;
 use vshmem_cluster::host::repair;
 use vshmem_hypervisor::launcher::options::{ClusterOptions, PoolOptions, Progress};
+use vshmem_hypervisor::launcher::traits::Launcher;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -131,10 +133,13 @@ pub fn update(
 }
 
 /// Prints the changes that `vshmem up` would make.
-pub fn show(options: &ClusterOptions) -> Result<u8> {
+pub fn show(launcher: &dyn Launcher, options: &ClusterOptions, overcommit: bool) -> Result<u8> {
     let text = match changeable(&options.cluster)? {
         Some((record, old)) => listed(&changes(&record, &old, options)?),
-        None => started(options),
+        None => {
+            rehearse(launcher, options, overcommit)?;
+            started(options)
+        }
     };
     print(&text).map(|()| 0)
 }

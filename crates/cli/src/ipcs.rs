@@ -168,8 +168,7 @@ fn objects(contents: &Contents, ipcs: &Ipcs) -> Vec<Titled> {
     if all || ipcs.queues {
         let mut table = Table::new("KEY  ID  OWNER  PERMS  BYTES  MSGS  SENDER  RECEIVER  WAITING");
         for Queue { object, bytes, messages, sender, receiver, .. } in &contents.queues {
-            let own: [&dyn Display; 5] =
-                [bytes, messages, &label(sender), &label(receiver), &object.waiting];
+            let own: [&dyn Display; 5] = [bytes, messages, &label(sender), &label(receiver), &object.waiting];
             object_row(&mut table, object, false, &own);
         }
         out.push(("Message queues".into(), table));

@@ -133,7 +133,7 @@ pub fn up(up: &Up) -> Result<u8> {
     let (launcher, options) = options(up)?;
     let up_options = UpOptions { timeout: Duration::from_secs(up.timeout), overcommit: up.overcommit };
     if up.dry_run {
-        return changes::show(&options);
+        return changes::show(launcher, &options, up.overcommit);
     }
     let quiet = up.quiet;
     let permitted = Permitted { remove: up.remove, restart: up.restart, overcommit: up.overcommit };

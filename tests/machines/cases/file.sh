@@ -28,6 +28,17 @@ memory = "strict"
 TOML
 sed 's/cpus/cpu/' "$file" >"$work/wrong.toml"
 code "a key that there isn't is a mistake" 2 vshmem up "$work/wrong.toml"
+refused() { # refused TEXT OPTION...: a plan is refused for what the start would be refused for
+    because=$1
+    shift
+    code "a plan says what the start would: $because" 125 vshmem up --dry-run "$@"
+    contains "which is the reason" "$because" "$(cat "$work/out")"
+}
+refused "this host does not have the memory" --memory 4T
+refused "this host has no bridge nosuch" --bridge nosuch
+printf '[[machines]]\nname = "a"\nimage = "%s/nosuch.qcow2"\n' "$work" >"$work/wrong.toml"
+refused "could not open $work/nosuch.qcow2" "$work/wrong.toml"
+code "and there is no cluster after a plan" 125 vshmem exec vm0 -- true
 contains "that is said, with its place" "wrong.toml:4:1: unknown field" "$(cat "$work/out")"
 contains "and what may be meant" "Did you mean cpus?" "$(cat "$work/out")"
 code "a host without the memory starts nothing" 125 vshmem up -n 2 --memory 900T

@@ -367,7 +367,11 @@ mod tests {
         };
         let mut view = View::new(Sort::Rate);
         let lines = shown(&mut view);
-        assert!(lines[0].contains("waiting: 1, processes: 64, kernels: 63 (1 dead)") && lines[1].ends_with("i id"), "{lines:?}");
+        assert!(
+            lines[0].contains("waiting: 1, processes: 64, kernels: 63 (1 dead)")
+                && lines[1].ends_with("i id"),
+            "{lines:?}"
+        );
         assert!(lines[1].contains("m RATE, b bytes") && lines[1].contains("t threads"));
         let has = |lines: &[String], heading: &[&str]| {
             let found = lines.iter().any(|line| heading.iter().all(|word| line.contains(word)));

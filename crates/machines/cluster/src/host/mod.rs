@@ -26,6 +26,7 @@ pub mod names;
 pub mod pages;
 pub mod placing;
 mod populate;
+pub mod rehearsal;
 pub mod repair;
 pub mod restart;
 mod serving;

@@ -3,7 +3,7 @@
 use super::wait::wait;
 use super::{batches, claims, cluster, devices, made_pools, placing, serving, users};
 use crate::description::machines::MAX_NAME;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vshmem_base::directories::{boot_id, channel_socket, cluster_directory, private_directory};
 use vshmem_base::error::{error, Error, Result, OUR_FAILURE};
@@ -54,13 +54,7 @@ fn begin(
     up_options: UpOptions,
     report: &mut dyn FnMut(Progress),
 ) -> Result<Record> {
-    if std::env::consts::ARCH != "x86_64" {
-        return Err(Error::new("machines can be started on x86_64 only, so far"));
-    }
-    launcher.check_host()?;
-    for machine in &options.machines {
-        check_image(launcher, &machine.name, &machine.image)?;
-    }
+    check_host(launcher, options)?;
     let lock = loop {
         let lock = lock_cluster(&options.cluster)?;
         let record = Record::read(&options.cluster)?;
@@ -85,15 +79,24 @@ fn begin(
     Ok(record)
 }
 
+/// An error unless machines of these options can be started on this host, as far as files tell.
+pub(super) fn check_host(launcher: &dyn Launcher, options: &ClusterOptions) -> Result<()> {
+    if std::env::consts::ARCH != "x86_64" {
+        return Err(Error::new("machines can be started on x86_64 only, so far"));
+    }
+    launcher.check_host()?;
+    options.machines.iter().try_for_each(|machine| check_image(launcher, &machine.name, &machine.image))
+}
+
 /// An error if anybody uses pools that are to be made anew.
-fn check_unused(pools: &[String]) -> Result<()> {
+pub(super) fn check_unused(pools: &[String]) -> Result<()> {
     let path = |name: &String| pool::path(name).to_string_lossy().into_owned();
     let check = |name| users::check_unused(&path(name)).map_err(|error| error.code(OUR_FAILURE));
     pools.iter().try_for_each(check)
 }
 
 /// An error unless nothing of a cluster runs, or is to be kept.
-fn check_ended(record: &Record) -> Result<()> {
+pub(super) fn check_ended(record: &Record) -> Result<()> {
     let cluster = &record.name;
     let running = |machine| state(record, machine) != MachineState::Died;
     if record.machines.iter().any(running) {
@@ -143,7 +146,7 @@ impl Drop for Started {
 }
 
 /// The names on this host of the pools that are made for a cluster, its own first.
-fn own_pools(options: &ClusterOptions) -> Vec<String> {
+pub(super) fn own_pools(options: &ClusterOptions) -> Vec<String> {
     let further = options.pools[1..].iter().filter(|pool| pool.host.is_none());
     let further = further.map(|further| pool::further(&options.cluster, &further.name));
     std::iter::once(pool::own(&options.cluster)).chain(further).collect()
@@ -180,7 +183,7 @@ fn start(
 }
 
 /// A socket's path has 107 bytes at most (unix(7)).
-fn check_length(directory: &Path) -> Result<()> {
+pub(super) fn check_length(directory: &Path) -> Result<()> {
     let longest = channel_socket(&directory.join("x".repeat(MAX_NAME)), MAX_CHANNELS);
     if longest.as_os_str().len() < 108 {
         return Ok(());
@@ -206,52 +209,11 @@ fn prepare(
     for pool in &mut pools {
         pool.doorbell = doorbell && pool.transport.is_none();
     }
-    let machine = |(index, machine): (u32, &MachineOptions)| {
-        let names = options.pools.iter().zip(&pools).filter(|(pool, _)| machine.pools.contains(&pool.name));
-        let its_pools: Vec<Granted> = names.map(|(_, pool)| pool.clone()).collect();
-        Machine {
-            name: machine.name.clone(),
-            index,
-            since: None,
-            runs: None,
-            address: options.network.then(|| address(index).to_string()),
-            cores: vec![],
-            placement: None,
-            resident: None,
-            pages: Box::default(),
-            cpus: machine.cpus,
-            memory: machine.memory,
-            devices: vec![],
-            image: machine.image.clone(),
-            first_pools: its_pools.clone(),
-            pools: its_pools,
-            lost_pools: vec![],
-            outdated: false,
-            user: None,
-        }
-    };
     let mut record = Record {
-        version: VERSION,
-        name: options.cluster.clone(),
-        boot: boot_id(),
-        starter: Some(Process::current()),
-        owner: None,
-        service: options.service.clone(),
         accel: software.accel.into(),
         kernel: software.kernel.image.clone(),
-        pool: launcher.pool_path(&options.cluster),
-        pool_size: options.pools[0].size,
-        transport: options.pools[0].transport.clone(),
-        doorbell: pools.iter().any(|pool| pool.doorbell),
         driver: software.driver.clone(),
-        ports: options.ports,
-        shares,
-        channels: launcher.facts().channels,
-        since: vshmem_agent::now(),
-        machines: (0..).zip(&options.machines).map(machine).collect(),
-        made_pools: own_pools(options)[1..].to_vec(),
-        pools: made_pools(launcher, options, &pools),
-        options: Some(options.clone()),
+        ..new_record(launcher, options, &pools, shares)
     };
     let all: Vec<usize> = (0..record.machines.len()).collect();
     devices::claim(&mut record, &all, |record| {
@@ -286,6 +248,63 @@ fn prepare(
     })
 }
 
+/// The record of a cluster that is to start with these pools and shares. What its machines boot, and what they
+/// get of this host, is not in it yet.
+pub(super) fn new_record(
+    launcher: &dyn Launcher,
+    options: &ClusterOptions,
+    pools: &[Granted],
+    shares: Vec<Share>,
+) -> Record {
+    let machine = |(index, machine): (u32, &MachineOptions)| {
+        let names = options.pools.iter().zip(pools).filter(|(pool, _)| machine.pools.contains(&pool.name));
+        let its_pools: Vec<Granted> = names.map(|(_, pool)| pool.clone()).collect();
+        Machine {
+            name: machine.name.clone(),
+            index,
+            since: None,
+            runs: None,
+            address: options.network.then(|| address(index).to_string()),
+            cores: vec![],
+            placement: None,
+            resident: None,
+            pages: Box::default(),
+            cpus: machine.cpus,
+            memory: machine.memory,
+            devices: vec![],
+            image: machine.image.clone(),
+            first_pools: its_pools.clone(),
+            pools: its_pools,
+            lost_pools: vec![],
+            outdated: false,
+            user: None,
+        }
+    };
+    Record {
+        version: VERSION,
+        name: options.cluster.clone(),
+        boot: boot_id(),
+        starter: Some(Process::current()),
+        owner: None,
+        service: options.service.clone(),
+        accel: String::new(),
+        kernel: PathBuf::new(),
+        pool: launcher.pool_path(&options.cluster),
+        pool_size: options.pools[0].size,
+        transport: options.pools[0].transport.clone(),
+        doorbell: pools.iter().any(|pool| pool.doorbell),
+        driver: None,
+        ports: options.ports,
+        shares,
+        channels: launcher.facts().channels,
+        since: vshmem_agent::now(),
+        machines: (0..).zip(&options.machines).map(machine).collect(),
+        made_pools: own_pools(options)[1..].to_vec(),
+        pools: made_pools(launcher, options, pools),
+        options: Some(options.clone()),
+    }
+}
+
 /// The pools that are made for a cluster on this host, whose files are these.
 fn made_pools(launcher: &dyn Launcher, options: &ClusterOptions, files: &[Granted]) -> Vec<MadePool> {
     if launcher.facts().has_own_memory {
@@ -296,7 +315,7 @@ fn made_pools(launcher: &dyn Launcher, options: &ClusterOptions, files: &[Grante
 }
 
 /// The pools of the options, as machines get them. Those that are not made exist.
-fn find_pools(launcher: &dyn Launcher, options: &ClusterOptions) -> Result<Vec<Granted>> {
+pub(super) fn find_pools(launcher: &dyn Launcher, options: &ClusterOptions) -> Result<Vec<Granted>> {
     let (own, further) = options.pools.split_first().expect("a cluster has a pool of its own");
     let (name, path) = (launcher.pool_name(&options.cluster), launcher.pool_path(&options.cluster));
     let transport = own.transport.clone();

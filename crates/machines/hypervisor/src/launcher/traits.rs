@@ -54,6 +54,12 @@ pub trait Launcher: Sync {
         false
     }
 
+    /// An error unless it would start the machines of this record, as far as that can be known before
+    /// anything is made: the service that starts them answers, and they can have their network outside.
+    fn check_start(&self, _record: &Record) -> Result<()> {
+        Ok(())
+    }
+
     /// An error unless machines of this cluster can be restarted, as far as that can be known while they run.
     fn check_restart(&self, _record: &Record) -> Result<()> {
         Ok(())

@@ -87,6 +87,11 @@ impl Launcher for Libvirt {
         true
     }
 
+    fn check_start(&self, record: &Record) -> Result<()> {
+        RunsAs::ask(&uri::of(record))?;
+        record.machines.iter().try_for_each(|machine| network::check_uplink(record, machine))
+    }
+
     fn check_restart(&self, record: &Record) -> Result<()> {
         Qemu.check_restart(record)
     }

@@ -13,7 +13,7 @@ use crate::state::record::{Machine, Record};
 use vshmem_base::error::{Error, Explain, Result};
 use vshmem_base::interface;
 use vshmem_base::user::uid;
-use vshmem_guest::settings::uplink::Means;
+use vshmem_guest::settings::uplink::{Card, Means};
 
 /// The cards of a machine, still without their addresses on a bus. Their networks exist.
 pub fn cards(record: &Record, machine: &Machine, uri: &str, is_networked: bool) -> Result<Vec<Element>> {
@@ -23,17 +23,24 @@ pub fn cards(record: &Record, machine: &Machine, uri: &str, is_networked: bool) 
         let source = Element::new("source").with("network", network_name(record));
         all.push(card("network", &netdev::mac(machine.index), source));
     }
-    let outside = outside(record, machine);
-    all.extend(outside.map_err(|why| why.about(&format!("{} gets no network outside", machine.name)))?);
+    all.extend(outside(record, machine)?);
     Ok(all)
+}
+
+/// An error unless a machine can have the network outside that its cluster asks for.
+pub fn check_uplink(record: &Record, machine: &Machine) -> Result<()> {
+    outside(record, machine).map(drop)
 }
 
 /// The card on the network outside, if there is one.
 fn outside(record: &Record, machine: &Machine) -> Result<Option<Element>> {
-    let Some((by, own)) = wanted(record, machine)? else {
-        return Ok(None);
-    };
-    Ok(Some(match by {
+    let Some((by, own)) = wanted(record, machine)? else { return Ok(None) };
+    let card = card_outside(by, &own, machine);
+    card.map(Some).map_err(|why| why.about(&format!("{} gets no network outside", machine.name)))
+}
+
+fn card_outside(by: &Means, own: &Card, machine: &Machine) -> Result<Element> {
+    Ok(match by {
         Means::Bridge(bridge) => {
             check_bridge(bridge)?;
             card("bridge", &own.mac, Element::new("source").with("bridge", bridge))
@@ -49,7 +56,7 @@ fn outside(record: &Record, machine: &Machine) -> Result<Option<Element>> {
             card("ethernet", &own.mac, target.with("managed", if is_there { "no" } else { "yes" }))
         }
         Means::User => return Err(Error::new(unfit::USER)),
-    }))
+    })
 }
 
 /// A card that is connected with something.

@@ -91,6 +91,11 @@ impl Launcher for Qemu {
         true
     }
 
+    fn check_start(&self, record: &Record) -> Result<()> {
+        // A tap device that is made, and passt, end with what was opened.
+        record.machines.iter().try_for_each(|machine| uplink::open(record, machine).map(drop))
+    }
+
     fn check_restart(&self, record: &Record) -> Result<()> {
         if record.accel == Accel::Kvm.name() {
             let mut kvm = File::options();

@@ -55,7 +55,8 @@ pub fn of_get(caller: &Caller, key: i32, asked: &Asked, error: Errno) -> Errno {
     error
 }
 
-const LARGER: &str = "make a larger pool (vshmem pool create --size, or VSHMEM_POOL_SIZE for one that is made \
+const LARGER: &str =
+    "make a larger pool (vshmem pool create --size, or VSHMEM_POOL_SIZE for one that is made \
                       at first use), or remove what nobody needs (vshmem ipcs, vshmem ipcrm)";
 
 fn no_room(caller: &Caller, asked: &Asked) {

@@ -75,7 +75,7 @@ fn moved(subject: &Subject) -> Outcome {
     };
     if to == libc::MAP_FAILED {
         pool.close();
-        return Ok(Verdict::Skipped("ranges can't be moved here".into()));
+        return Ok(Verdict::Skipped("ranges can't be moved here"));
     }
     pool.handle.close_source(&source);
     check(&pool, &source, true)?;
@@ -113,7 +113,7 @@ fn replaced(subject: &Subject) -> Outcome {
     let Some(done) = found else {
         pool.close();
         other.close();
-        return Ok(Verdict::Skipped("the pool's file has no position".into()));
+        return Ok(Verdict::Skipped("the pool's file has no position"));
     };
     ensure(done, "the descriptor was not replaced")?;
     check(&other, &source, false)?;
