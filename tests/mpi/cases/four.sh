@@ -22,6 +22,19 @@ for mpi in "${mpis[@]}"; do
     done
 done
 
+# README's section "MPI", in these machines.
+mkdir "$MPI_FILES/readme" && cp -r "$MACHINES_ROOT/examples" "$MPI_FILES/readme" && cd "$MPI_FILES/readme" || exit 1
+sed -n '/^## MPI$/,/^## /p' "$MACHINES_ROOT/README.md" | sed -n '/^```sh$/,/^```$/p' | grep -v '^```' >"$work/lines"
+equal "README has lines for MPI" 4 "$(wc -l <"$work/lines")"
+while read -r line <&3; do
+    command=${line%%  *#*}
+    case $command in "vshmem up"*) continue ;; esac
+    code "$command" 0 sh -c "PATH=$(dirname "$VSHMEM_BIN"):\$PATH; $command"
+    case $line in *"# prints: "*) equal "which prints what README says" "${line##*# prints: }" \
+        "$(cat "$work/out")" ;; esac
+done 3<"$work/lines"
+cd "$work" && rm -r "$MPI_FILES/readme" || exit 1
+
 # What ranks that wait use of a host that has fewer processors than its machines have.
 equal "mpich: ranks that wait let their machines halt" "features: 4 ranks on 4 hosts" \
     "$(MPIRUN="-x VSHMEM_UCX_YIELD=sleep" job mpich 4 features rest 2>&1)"
