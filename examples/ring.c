@@ -1,4 +1,5 @@
-/* A token goes once round all ranks, each of which adds its number. Knows MPI and nothing of Vshmem. */
+/* A token goes once round all ranks, each of which adds its number. Knows MPI and nothing of
+ * Vshmem. */
 #include <mpi.h>
 #include <stdio.h>
 

@@ -2,8 +2,8 @@
 """Lists paths that pages name in backticks and that are not there; fails if there is one.
 
 A path is the end of a file's path, in which `src/` may be left out: `capi/process/gate.rs` for
-`crates/sysv/capi/src/process/gate.rs`. What has no slash, or no ending of a source file, is not looked
-at.
+`crates/sysv/capi/src/process/gate.rs`. What has no slash, or no ending of a source file, is not
+looked at.
 """
 
 import re

@@ -5,8 +5,8 @@
     tested.py keep FILE...                takes such records into docs/tested/, suite by suite
     tested.py write                       makes docs/tested.md and README's sentence of docs/tested/
     tested.py check                       says whether they are made of it (lint does)
-    tested.py unchanged SUITE PATH...     succeeds if the suite passed on this system, as is kept, at a
-                                          commit since which no code at the paths has changed
+    tested.py unchanged SUITE PATH...     succeeds if the suite passed on this system, as is kept,
+                                          and no code at the paths has changed since
 
 A run of a checkout that has changes which are not committed is not kept.
 """

@@ -1,5 +1,5 @@
-/* The files of /proc that tell IPC objects and their limits, as ipcs(1) and programs read them: they
- * have what the *ctl calls say, by whichever function of libc they are opened. */
+/* The files of /proc that tell IPC objects and their limits, as ipcs(1) and programs read them:
+ * they have what the *ctl calls say, by whichever function of libc they are opened. */
 #include "tests.h"
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -56,7 +56,8 @@ static void lists_segments(void) {
     OK(shmctl(id, IPC_STAT, &ds));
     long long n[MOST];
     char *text = contents("/proc/sysvipc/shm");
-    CHECK(strncmp(text, "       key      shmid perms                  size  cpid  lpid nattch ", 69) == 0);
+    const char head[] = "       key      shmid perms                  size  cpid  lpid nattch ";
+    CHECK(strncmp(text, head, sizeof head - 1) == 0);
     EQUAL(line_of(text, id, n), 16);
     EQUAL(n[0], 0x7153);
     EQUAL(n[2], 0640);
@@ -253,5 +254,4 @@ static void others_are_as_they_were(void) {
 
 TESTS({"lists_segments", lists_segments}, {"lists_sets", lists_sets},
       {"lists_queues", lists_queues}, {"lists_many", lists_many}, {"tells_limits", tells_limits},
-      {"by_each_function", by_each_function},
-      {"others_are_as_they_were", others_are_as_they_were})
+      {"by_each_function", by_each_function}, {"others_are_as_they_were", others_are_as_they_were})

@@ -5,7 +5,6 @@ use crate::args::CommandLine;
 use crate::json::print_document;
 use crate::output::print;
 use crate::program::Program;
-use crate::run::Run;
 use crate::size;
 use clap::Args;
 use schemars::JsonSchema;
@@ -242,9 +241,9 @@ pub fn warn_of_surroundings(changes: &[(OsString, OsString)]) {
 }
 
 /// Warns of a program that the library can't serve, before `run` starts it.
-pub fn warn_of_program(part: &Run) {
+pub fn warn_of_program(command: &OsStr, cwd: Option<&Path>) {
     // In a machine, too, programs are this system's.
-    let program = Program::find(&part.line.command[0], part.how.cwd.as_deref());
+    let program = Program::find(command, cwd);
     if let Some((program, why)) = program.and_then(|p| p.hurdle().map(|why| (p, why))) {
         eprintln!(
             "vshmem: warning: the System V calls of {} go to the kernel: {why}.",

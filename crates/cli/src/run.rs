@@ -176,7 +176,7 @@ pub fn run(first: Run, further: Vec<Run>) -> Result<u8> {
 }
 
 fn add_jobs(part: Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> {
-    explain::warn_of_program(&part);
+    explain::warn_of_program(&part.line.command[0], part.how.cwd.as_deref());
     let locations = locations(&part)?;
     let identity = identity(&part.how)?;
     let mut changes = changes(&part.how)?;

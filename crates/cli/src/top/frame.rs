@@ -1,12 +1,27 @@
 //! The display of `vshmem top`, as lines of text.
 
-use super::Sort;
 use crate::age::age;
 use crate::size;
 use crate::table::{member_row, or_dash, since, waiter_row, Table, MEMBER_HEADING, WAITER_HEADING};
+use clap::ValueEnum;
 use std::cmp::Ordering;
 use vshmem_inspect::rates::Rates;
 use vshmem_inspect::sample::{Object, Sample};
+
+/// The order of IPC objects.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// By messages per second
+    Rate,
+    /// By bytes in them
+    Bytes,
+    /// By waiting threads
+    Waiting,
+    /// By last use
+    Used,
+    /// By id
+    Id,
+}
 
 /// The user's choices.
 pub struct View {

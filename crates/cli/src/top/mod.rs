@@ -6,8 +6,8 @@ mod watch;
 
 use crate::complete::values;
 use crate::output::print;
-use clap::{Args, ValueEnum};
-use frame::View;
+use clap::Args;
+use frame::{Sort, View};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::{self, IsTerminal};
@@ -45,21 +45,6 @@ pub struct Top {
     /// How IPC objects are sorted
     #[arg(long, short, value_enum, default_value_t = Sort::Rate)]
     pub sort: Sort,
-}
-
-/// The order of IPC objects.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Sort {
-    /// By messages per second
-    Rate,
-    /// By bytes in them
-    Bytes,
-    /// By waiting threads
-    Waiting,
-    /// By last use
-    Used,
-    /// By id
-    Id,
 }
 
 fn seconds(text: &str) -> std::result::Result<f64, String> {

@@ -1,8 +1,7 @@
 //! The terminal of `vshmem top`, which is restored however it ends.
 
-use super::frame::{lines, Line, View};
+use super::frame::{lines, Line, Sort, View};
 use super::watch::Watch;
-use super::Sort;
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crossterm::style::{Attribute, Print, SetAttribute};

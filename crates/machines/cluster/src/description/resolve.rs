@@ -2,6 +2,7 @@
 
 use super::cluster::{Description, Size};
 use super::fault::Fault;
+use super::values::AUTO;
 use super::{devices, machines, pools, via};
 use vshmem_base::directories::check_name;
 use vshmem_base::size;
@@ -16,8 +17,6 @@ use vshmem_placement::rules::Rules;
 pub const DEFAULT_NAME: &str = "default";
 /// Threads that take memory ahead of time. Hypervisors have no more, either.
 pub const MAX_THREADS: u32 = 16;
-/// The word that leaves the choice of an accelerator to the launcher.
-pub const AUTO: &str = "auto";
 
 impl Description {
     /// The launcher and the options that are meant.

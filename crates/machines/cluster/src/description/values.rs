@@ -1,11 +1,13 @@
 //! The values of options on the command line, with what `--help` says of each.
 
-use super::resolve::AUTO;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use vshmem_hypervisor::launcher::table::launchers;
 use vshmem_hypervisor::launcher::traits::Launcher;
 use vshmem_placement::pages::Pages;
 use vshmem_placement::rules::Policy;
+
+/// The word that leaves the choice of an accelerator to the launcher.
+pub const AUTO: &str = "auto";
 
 /// Values of `--pages` and `--pool-pages`.
 pub fn pages() -> impl TypedValueParser<Value = Pages> {

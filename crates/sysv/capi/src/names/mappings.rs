@@ -1,7 +1,7 @@
 //! libc's functions by which a program changes mappings: `mremap` doubles, moves and cuts them, and `madvise`
 //! keeps them from children. Their effect on whole attachments is counted. Of one on a part of an attachment
 //! the source says what is left, so there may be heirs. That of system calls that are made by the instruction
-//! is counted late or not at all, see [`crate::calls::shm::moved`].
+//! is counted late or not at all, see `calls/shm/moved.rs`.
 
 use crate::calls::shm::double;
 use crate::pools::caller::know_inherited;

@@ -42,7 +42,8 @@ impl Kind {
             _ => None,
         }
     }
-    /// The bit in [`Proc::overflow`] of the region in which an index lies.
+
+    /// The bit in `Proc::overflow` of the region in which an index lies.
     pub const fn region(self, index: u32) -> u32 {
         2 << (self as u32 * (MAX_ENTRIES / REGION) + index % MAX_ENTRIES / REGION)
     }
