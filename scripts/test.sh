@@ -5,7 +5,7 @@
 #   scripts/test.sh --all         all suites; of machines and mpi, which run in Debian 13 (suite machines13),
 #                                 a few cases here
 #   scripts/test.sh NAME...       only these, whole
-#   scripts/test.sh --ci          what CI runs: of --all, a third of the cases of machines and mpi, another one
+#   scripts/test.sh --ci          what CI runs: of --all, a third of the cases of machines and mpi, another
 #                                 for each commit, and of the heavy suites those whose code has changed since
 #                                 they passed here, as docs/tested says, or whose turn it is
 #   scripts/test.sh --list        the names of all
@@ -14,8 +14,8 @@
 # Ends with "N passed, N failed", and how many were skipped if any was; fails if any suite failed. A suite
 # that is missing has failed. One is skipped for which packages are missing, or that says that it can't be run
 # here (exit status 77), or for which there is no time before TEST_UNTIL (seconds since 1970); parts of suites
-# are, with a line that begins with "skip". With CI=true, missing packages are a failure. Output is shown as it
-# comes, with CI=true only what failed; what each suite printed is also kept in target/test/NAME.log.
+# are, with a line that begins with "skip". With CI=true, missing packages are a failure. Output is shown as
+# it comes, with CI=true only what failed; what each suite printed is also kept in target/test/NAME.log.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -84,7 +84,7 @@ packages|debian packaging tests/packages
 TABLE
 }
 
-# suite | what it tests alone, or turn: run by CI if that has changed since it passed | turn in which CI runs it anyhow
+# suite | what it tests alone, or turn: CI runs it if that has changed since | its turn to be run anyhow
 rare() {
     cat <<'TABLE'
 models|crates/sysv/pool crates/sysv/ipc crates/sysv/wait|
@@ -285,7 +285,7 @@ LINE
             limit=$((TEST_UNTIL + 600 - began))
         run_suite "$1" "$limit" "$needs" "$command" || status=$?
     else
-        printf '\n==== %s\nskip    the suite %s: this host has taken so long that its time is up\n' "$1" "$1" |
+        printf '\n==== %s\nskip    the suite %s: this host took so long that its time is up\n' "$1" "$1" |
             tee "$logs/$1.log"
         status=77
     fi
@@ -320,8 +320,8 @@ if [ "$(nproc)" -gt 1 ] && { [ "$lane" = all ] || [ "$lane" = ci ]; }; then
     done
     # Processors are shared out by session (sched(7), autogroups): nice counts only within one.
     # shellcheck disable=SC2016,SC2086 # another shell expands it; a list of words
-    setsid sh -c '{ echo 10 >/proc/self/autogroup; } 2>/dev/null; exec nice -n 19 scripts/test.sh --beside "$@"' \
-        sh $besides </dev/null &
+    setsid sh -c '{ echo 10 >/proc/self/autogroup; } 2>/dev/null
+        exec nice -n 19 scripts/test.sh --beside "$@"' sh $besides </dev/null &
     beside=$!
     trap 'kill -TERM -- "-$beside" 2>/dev/null' EXIT
     trap 'exit 130' HUP INT TERM

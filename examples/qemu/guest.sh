@@ -56,7 +56,7 @@ until said=$(vshmem grant "$pool" "$name" --json 2>&1) &&
     }
     [ "$(date +%s)" -lt "$deadline" ] || {
         echo "$0: $name runs, and can't use $pool yet: $said" >&2
-        [ -n "${ACCEL:-}" ] || echo "If it does not even boot: ACCEL='-accel tcg -cpu max' does without KVM." >&2
+        [ -n "${ACCEL:-}" ] || echo "If it does not boot: ACCEL='-accel tcg -cpu max' does without KVM." >&2
         exit 1
     }
     sleep 1

@@ -1,6 +1,6 @@
 #!/bin/bash
-# util-linux: ipcmk makes IPC objects, ipcs and lsipc list them and their limits, ipcrm removes them by id and by
-# key.
+# util-linux: ipcmk makes IPC objects, ipcs and lsipc list them and their limits, ipcrm removes them by id and
+# by key.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -46,8 +46,8 @@ equal "lsipc's sets" "$set" "$("${on_vshmem[@]}" lsipc -s --noheadings -o ID | t
 "${on_vshmem[@]}" lsipc --raw --bytes -o RESOURCE,LIMIT,USED >listed
 grep -q '^SHMMNI .* 1$' listed && grep -q '^SEMMNS .* 5$' listed || fail "lsipc counts: $(cat listed)"
 limits() { sed -n 's/^max queues system wide = //p; s/^max number of segments = //p'; }
-equal "ipcs's limits" "$("${on_vshmem[@]}" lsipc --raw -o RESOURCE,LIMIT | sed -n 's/^MSGMNI //p; s/^SHMMNI //p')" \
-    "$("${on_vshmem[@]}" ipcs -l | limits)"
+wanted=$("${on_vshmem[@]}" lsipc --raw -o RESOURCE,LIMIT | sed -n 's/^MSGMNI //p; s/^SHMMNI //p')
+equal "ipcs's limits" "$wanted" "$("${on_vshmem[@]}" ipcs -l | limits)"
 remove -a
 equal "after ipcrm -a" "segments 0, sets 0, queues 0" "$(objects)"
 equal "ipcs then" "0" "$("${on_vshmem[@]}" ipcs | grep -c '^0x')"

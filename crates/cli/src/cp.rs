@@ -1,6 +1,6 @@
 //! The command `vshmem cp`: files from and to machines. A machine is not trusted, and may change what lies in
-//! a directory that is shared with it: what comes from it is written where the user has said, and nowhere else.
-//! Below that place no link is followed.
+//! a directory that is shared with it: what comes from it is written where the user has said, and nowhere
+//! else. Below that place no link is followed.
 
 use crate::args::ClusterArg;
 use crate::output::each;

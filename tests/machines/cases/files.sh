@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2154 # machines expand what is quoted; lib.sh sets it
-# Files that programs write in a machine. In a directory that is shared to be read they are the machine's alone:
-# the user is told, and can fetch them. With --rw they are the host's.
+# Files that programs write in a machine. In a directory that is shared to be read they are the machine's
+# alone: the user is told, and can fetch them. With --rw they are the host's.
 
 cluster=$VSHMEM_CLUSTER
 export VSHMEM_CLUSTER=${cluster}f
@@ -26,7 +26,7 @@ equal "there is nothing on the host" "input.dat target" "$(here ls | paste -s -d
 equal "what is written again is not told again" "" \
     "$(here vshmem exec -u root vm0 -- sh -c 'echo more >>out.txt; cat input.dat >/dev/null' 2>&1)"
 equal "nor are caches, and what lies elsewhere" "" "$(here vshmem exec -u root vm0 -- sh -c \
-    'mkdir __pycache__; echo x >__pycache__/x; echo x >/tmp/elsewhere; mkdir -p /var/tmp; echo x >/var/tmp/x' 2>&1)"
+    'mkdir __pycache__; echo x >__pycache__/x; echo x >/tmp/x; mkdir -p /var/tmp; echo x >/var/tmp/x' 2>&1)"
 
 code "the file is fetched" 0 here vshmem cp vm0:out.txt target
 equal "as it is" "result more" "$(paste -s -d ' ' "$place/target/out.txt")"
@@ -35,15 +35,17 @@ contains "which is named" "with -r" "$(cat "$work/out")"
 code "with it, it is" 0 here vshmem cp -r vm0:run1 target
 equal "with what is in it" deep "$(cat "$place/target/run1/deep")"
 code "a file that is not there is none here" 1 here vshmem cp vm0:nosuch target
-equal "not even in part" "out.txt run1" "$(find "$place/target" -mindepth 1 -maxdepth 1 -printf '%f\n' | sort | paste -s -d ' ')"
+equal "not even in part" "out.txt run1" \
+    "$(find "$place/target" -mindepth 1 -maxdepth 1 -printf '%f\n' | sort | paste -s -d ' ')"
 chmod 640 "$place/input.dat"
 code "a file is sent" 0 here vshmem cp input.dat vm0:/tmp/
-equal "with its mode" "640 input" "$(vshmem exec vm0 -- sh -c 'stat -c %a /tmp/input.dat; cat /tmp/input.dat' |
-    paste -s -d ' ')"
+equal "with its mode" "640 input" \
+    "$(vshmem exec vm0 -- sh -c 'stat -c %a /tmp/input.dat; cat /tmp/input.dat' | paste -s -d ' ')"
 code "a directory is sent" 0 here vshmem cp -r target vm0:/tmp/sent
 equal "whole" deep "$(vshmem exec vm0 -- cat /tmp/sent/run1/deep)"
 code "two of the host's are none of a machine's" 2 here vshmem cp input.dat target
-vshmem exec -u root vm0 -- sh -c 'cat >/tmp/find && chmod 755 /tmp/find && mount --bind /tmp/find "$(command -v find)"' <<'LIE'
+vshmem exec -u root vm0 -- sh -c \
+    'cat >/tmp/find && chmod 755 /tmp/find && mount --bind /tmp/find "$(command -v find)"' <<'LIE'
 #!/bin/sh
 printf 'f../../evil\0'
 LIE

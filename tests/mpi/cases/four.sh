@@ -23,8 +23,10 @@ for mpi in "${mpis[@]}"; do
 done
 
 # README's section "MPI", in these machines.
-mkdir "$MPI_FILES/readme" && cp -r "$MACHINES_ROOT/examples" "$MPI_FILES/readme" && cd "$MPI_FILES/readme" || exit 1
-sed -n '/^## MPI$/,/^## /p' "$MACHINES_ROOT/README.md" | sed -n '/^```sh$/,/^```$/p' | grep -v '^```' >"$work/lines"
+readme=$MPI_FILES/readme
+mkdir "$readme" && cp -r "$MACHINES_ROOT/examples" "$readme" && cd "$readme" || exit 1
+sed -n '/^## MPI$/,/^## /p' "$MACHINES_ROOT/README.md" | sed -n '/^```sh$/,/^```$/p' | grep -v '^```' \
+    >"$work/lines"
 equal "README has lines for MPI" 4 "$(wc -l <"$work/lines")"
 while read -r line <&3; do
     command=${line%%  *#*}
@@ -33,7 +35,7 @@ while read -r line <&3; do
     case $line in *"# prints: "*) equal "which prints what README says" "${line##*# prints: }" \
         "$(cat "$work/out")" ;; esac
 done 3<"$work/lines"
-cd "$work" && rm -r "$MPI_FILES/readme" || exit 1
+cd "$work" && rm -r "$readme" || exit 1
 
 # What ranks that wait use of a host that has fewer processors than its machines have.
 equal "mpich: ranks that wait let their machines halt" "features: 4 ranks on 4 hosts" \

@@ -5,8 +5,8 @@
 //! Before commands start, a copy that was not changed here is updated from the host's file. One that was
 //! changed here stays, and its user is told if the host's has changed, too.
 //!
-//! When commands have ended, their user is told which files they have made or changed in directories that were
-//! shared to be read: those are in the machine alone, and go with it.
+//! When commands have ended, their user is told which files they have made or changed in directories that
+//! were shared to be read: those are in the machine alone, and go with it.
 
 use rustix::fs::{statx, AtFlags, StatxFlags, CWD};
 use std::collections::BTreeMap;

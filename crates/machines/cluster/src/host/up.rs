@@ -248,8 +248,8 @@ fn prepare(
     })
 }
 
-/// The record of a cluster that is to start with these pools and shares. What its machines boot, and what they
-/// get of this host, is not in it yet.
+/// The record of a cluster that is to start with these pools and shares. What its machines boot, and what
+/// they get of this host, is not in it yet.
 pub(super) fn new_record(
     launcher: &dyn Launcher,
     options: &ClusterOptions,

@@ -12,8 +12,8 @@ pub fn find(launcher: &str) -> Option<&'static dyn Hypervisor> {
     ALL.iter().find(|(launchers, _)| launchers.contains(&launcher)).map(|(_, hypervisor)| *hypervisor)
 }
 
-/// The hypervisor of a machine whose settings name this launcher: the default for one that is not known, which
-/// may be newer than this machine's program.
+/// The hypervisor of a machine whose settings name this launcher: the default for one that is not known,
+/// which may be newer than this machine's program.
 pub fn of(launcher: &str) -> &'static dyn Hypervisor {
     find(launcher).unwrap_or(ALL[0].1)
 }

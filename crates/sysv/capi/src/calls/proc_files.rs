@@ -1,5 +1,5 @@
-//! The files of `/proc` in which Linux tells its IPC objects and their limits, as they are of a pool: proc(5),
-//! and for the formats ipc/shm.c, ipc/sem.c, ipc/msg.c and ipc/ipc_sysctl.c of Linux.
+//! The files of `/proc` in which Linux tells its IPC objects and their limits, as they are of a pool:
+//! proc(5), and for the formats ipc/shm.c, ipc/sem.c, ipc/msg.c and ipc/ipc_sysctl.c of Linux.
 
 use crate::calls::{again, msg, sem, shm};
 use crate::pools::caller::Caller;

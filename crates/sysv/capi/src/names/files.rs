@@ -40,8 +40,8 @@ unsafe fn may_be_ours(path: *const c_char) -> bool {
     COMMON.iter().enumerate().all(|(at, byte)| unsafe { *path.add(at) } as u8 == *byte)
 }
 
-/// Puts the pool's answer in place of the kernel's, if the path is of such a file. `fd` as it was if not, or if
-/// there is no pool.
+/// Puts the pool's answer in place of the kernel's, if the path is of such a file. `fd` as it was if not, or
+/// if there is no pool.
 #[cold]
 fn answer(path: *const c_char, flags: c_int, fd: c_int) -> c_int {
     const READ: c_int = libc::O_RDONLY;
@@ -158,8 +158,8 @@ macro_rules! opens {
 
         $(#[$doc])*
         ///
-        /// C declares those with a mode with variable arguments; on the machines that we know, it lies where a
-        /// named one does.
+        /// C declares those with a mode with variable arguments; on the machines that we know, it lies where
+        /// a named one does.
         ///
         /// # Safety
         /// `path` is a string; an address that can't be read is EFAULT.
