@@ -31,6 +31,7 @@ tr.missed td.wanted { color: #8c0000; font-weight: bold; }
 tr.missing td { color: #777; font-style: italic; }
 .lead { font-size: 1.05rem; } .lead p { margin: .4rem 0; }
 .wide { overflow-x: auto; } .wide svg { min-width: 36rem; } details { margin: .3rem 0; }
+.wide table { min-width: 34rem; }
 .wide td:nth-child(2):not([colspan]), .wide td:nth-child(3) { white-space: nowrap; }
 summary { color: #0b5fa5; cursor: pointer; font-size: .86rem; }
 .note { color: #555; font-size: .82rem; margin: .2rem 0; }
