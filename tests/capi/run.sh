@@ -339,6 +339,9 @@ run "the same, no keys" VSHMEM_KEYS=none LD_PRELOAD="$lib" timeout 30 "$programs
 run "another interposer before" LD_PRELOAD="$opened/next.so $lib" timeout 30 "$programs/dlfcn" before \
     "$opened"
 run "another interposer after" LD_PRELOAD="$lib $opened/next.so" timeout 30 "$programs/dlfcn" after "$opened"
+preloaded "opens files" opens "$opened"
+run "opens files without a pool" VSHMEM_POOL="no such pool" LD_PRELOAD="$lib" timeout -k 5 30 \
+    "$programs/opens" "$opened"
 run "a clock that stands still" LD_PRELOAD="$lib $opened/clock.so" timeout -k 5 60 "$programs/clock"
 sanitized
 core_dumps

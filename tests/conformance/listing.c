@@ -203,13 +203,16 @@ static void by_each_function(void) {
     };
     for (size_t i = 0; i < sizeof opened / sizeof *opened; i++) {
         EQUAL(OK(fcntl(opened[i], F_GETFD)), FD_CLOEXEC);
+        EQUAL(OK(fcntl(opened[i], F_GETFL)) & O_ACCMODE, O_RDONLY);
+        FAILS(write(opened[i], "", 1), EBADF);
         char *text = whole(opened[i]);
         EQUAL(line_of(text, id, n), 10);
         EQUAL(n[3], 7);
         free(text);
     }
-    int kept = (int)OK(open(path, O_RDONLY));
+    int kept = (int)OK(open(path, O_RDONLY | O_NONBLOCK));
     EQUAL(OK(fcntl(kept, F_GETFD)), 0);
+    CHECK(OK(fcntl(kept, F_GETFL)) & O_NONBLOCK);
     OK(close(kept));
     FILE *(*functions[])(const char *, const char *) = {fopen, fopen64};
     for (int i = 0; i < 2; i++) {

@@ -78,16 +78,28 @@ impl File {
         })
     }
 
-    /// Writes what it says of the pool.
+    /// Writes what it says of the pool. It fails, too, if the caller's budget is spent.
     pub fn write_body(self, caller: &Caller, out: &mut impl Write) -> Result {
         let c = &caller.ctx;
         match self {
-            File::Segments => (0..=segments::highest(c)).try_for_each(|index| segment(caller, index, out)),
-            File::Sets => (0..=sets::highest(c)).try_for_each(|index| set(caller, index, out)),
-            File::Queues => (0..=queues::highest(c)).try_for_each(|index| queue(caller, index, out)),
+            File::Segments => each(caller, segments::highest(c), |index| segment(caller, index, out)),
+            File::Sets => each(caller, sets::highest(c), |index| set(caller, index, out)),
+            File::Queues => each(caller, queues::highest(c), |index| queue(caller, index, out)),
             File::Limit(limit) => limit.write(caller, out),
         }
     }
+}
+
+/// A row for each index, each of which may cost as much as a call does.
+fn each(caller: &Caller, highest: i32, mut row: impl FnMut(i32) -> Result) -> Result {
+    for index in 0..=highest {
+        caller.ctx.budget.refill();
+        row(index)?;
+        if caller.ctx.budget.is_spent() {
+            return Err(core::fmt::Error);
+        }
+    }
+    Ok(())
 }
 
 /// What a look-up found; nothing where no object has the index, or no more.
@@ -102,7 +114,7 @@ fn segment(caller: &Caller, index: i32, out: &mut impl Write) -> Result {
     write!(out, " {:>21} {:>5} {:>5}  {:>5}", ds.shm_segsz, ds.shm_cpid, ds.shm_lpid, ds.shm_nattch)?;
     users(&ds.shm_perm, out)?;
     write!(out, " {:>10} {:>10} {:>10}", ds.shm_atime, ds.shm_dtime, ds.shm_ctime)?;
-    let taken = found.size.next_multiple_of(caller.pool().segment_align());
+    let taken = found.size.checked_next_multiple_of(caller.pool().segment_align()).unwrap_or(found.size);
     writeln!(out, " {taken:>21} {:>21}", 0)
 }
 

@@ -12,7 +12,7 @@
 //! `dlvsym` stays libc's: it is the only way to find the `dlsym` that comes next.
 
 use crate::names::next::{is_in_libc, Next};
-use crate::names::{sysv, user_ids};
+use crate::names::{files, sysv, user_ids};
 use crate::process::config::config;
 use core::ffi::{c_char, c_int, c_void, CStr};
 use core::sync::atomic::AtomicUsize;
@@ -73,11 +73,17 @@ unsafe extern "C" fn of_handle(handle: *mut c_void, name: *const c_char) -> *mut
 /// `name` is a string.
 unsafe fn ours(name: *const c_char) -> Option<*mut c_void> {
     // SAFETY: as the caller vouches. Most names end here.
-    if !matches!(unsafe { *name } as u8, b'm' | b's' | b'u') {
+    if !matches!(unsafe { *name } as u8, b'_' | b'f' | b'm' | b'o' | b's' | b'u') {
         return None;
     }
     // SAFETY: as the caller vouches.
     let function = match unsafe { CStr::from_ptr(name) }.to_bytes() {
+        b"__open_2" => files::__open_2 as *const (),
+        b"__open64_2" => files::__open64_2 as *const (),
+        b"__openat_2" => files::__openat_2 as *const (),
+        b"__openat64_2" => files::__openat64_2 as *const (),
+        b"fopen" => files::fopen as *const (),
+        b"fopen64" => files::fopen64 as *const (),
         b"madvise" => crate::names::mappings::madvise as *const (),
         b"mlockall" => sysv::mlockall as *const (),
         b"msgctl" => sysv::msgctl as *const (),
@@ -85,6 +91,10 @@ unsafe fn ours(name: *const c_char) -> Option<*mut c_void> {
         b"msgrcv" => sysv::msgrcv as *const (),
         b"msgsnd" => sysv::msgsnd as *const (),
         b"mremap" => crate::names::mappings::mremap as *const (),
+        b"open" => files::open as *const (),
+        b"open64" => files::open64 as *const (),
+        b"openat" => files::openat as *const (),
+        b"openat64" => files::openat64 as *const (),
         b"semctl" => sysv::semctl as *const (),
         b"semget" => sysv::semget as *const (),
         b"semop" => sysv::semop as *const (),

@@ -18,7 +18,10 @@ extern "C" fn on_load() {
     // themselves known late.
     unsafe { libc::pthread_atfork(Some(at_fork::prepare), Some(at_fork::parent), Some(heirs::after_fork)) };
     #[cfg(not(test))]
-    crate::names::fork::on_load();
+    {
+        crate::names::fork::on_load();
+        crate::names::files::on_load();
+    }
     watch_threads();
     pthread_exit::on_load();
     #[cfg(not(test))]

@@ -117,7 +117,7 @@ fn default_size(reference: &PoolRef, most: u64) -> u64 {
 }
 
 /// The process's limit on the size of files.
-fn largest_file() -> u64 {
+pub fn largest_file() -> u64 {
     let mut limit = [u64::MAX; 2];
     // SAFETY: the kernel fills in two words, the soft and the hard limit.
     unsafe { syscall!(libc::SYS_prlimit64, 0, libc::RLIMIT_FSIZE, 0usize, limit.as_mut_ptr()) };
