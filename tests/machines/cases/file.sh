@@ -28,6 +28,8 @@ memory = "strict"
 TOML
 sed 's/cpus/cpu/' "$file" >"$work/wrong.toml"
 code "a key that there isn't is a mistake" 2 vshmem up "$work/wrong.toml"
+contains "that is said, with its place" "wrong.toml:4:1: unknown field" "$(cat "$work/out")"
+contains "and what may be meant" "Did you mean cpus?" "$(cat "$work/out")"
 refused() { # refused TEXT OPTION...: a plan is refused for what the start would be refused for
     because=$1
     shift
@@ -39,8 +41,7 @@ refused "this host has no bridge nosuch" --bridge nosuch
 printf '[[machines]]\nname = "a"\nimage = "%s/nosuch.qcow2"\n' "$work" >"$work/wrong.toml"
 refused "could not open $work/nosuch.qcow2" "$work/wrong.toml"
 code "and there is no cluster after a plan" 125 vshmem exec vm0 -- true
-contains "that is said, with its place" "wrong.toml:4:1: unknown field" "$(cat "$work/out")"
-contains "and what may be meant" "Did you mean cpus?" "$(cat "$work/out")"
+contains "which is said" "there is no cluster" "$(cat "$work/out")"
 code "a host without the memory starts nothing" 125 vshmem up -n 2 --memory 900T
 contains "and says so" "does not have the memory: 2 machines take" "$(cat "$work/out")"
 nothing_left "nothing is left of that"

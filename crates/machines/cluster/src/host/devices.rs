@@ -19,6 +19,7 @@ use vshmem_devices::obstacle::memlock;
 use vshmem_devices::survey::{Survey, User};
 use vshmem_devices::tree::Directory;
 use vshmem_devices::want::{Want, Which};
+use vshmem_hypervisor::launcher::options::ClusterOptions;
 use vshmem_hypervisor::state::machine::{state, MachineState};
 use vshmem_hypervisor::state::record::{Machine, Record};
 use vshmem_placement::cpuset::CpuSet;
@@ -110,6 +111,12 @@ pub fn claim(
             let _ = devices.go_back(before);
         })
     })
+}
+
+/// Whether machines of these options ask for virtual functions, which are made when they are claimed.
+pub fn are_made(options: &ClusterOptions) -> bool {
+    let mut wants = options.machines.iter().flat_map(|machine| &machine.devices);
+    wants.any(|want| matches!(want.which, Which::VirtualOf(_)))
 }
 
 fn requests(record: &Record, indices: &[usize]) -> Result<Vec<Request>> {

@@ -21,22 +21,32 @@ pub fn rehearse(launcher: &dyn Launcher, options: &ClusterOptions, overcommit: b
     let pools = up::find_pools(launcher, options)?;
     let shares = share::choose(&options.shares, &mut |_| ())?;
     let mut record = up::new_record(launcher, options, &pools, shares);
-    check_claims(launcher, &mut record, overcommit)?;
+    check_claims(launcher, options, &mut record, overcommit)?;
     launcher.check_start(&record)
 }
 
-/// An error unless this host has what the machines are to have of it: devices, memory, pages, cores.
-fn check_claims(launcher: &dyn Launcher, record: &mut Record, overcommit: bool) -> Result<()> {
+/// An error unless this host has what the machines are to have of it: devices, memory, pages, cores. Virtual
+/// functions are made when they are claimed, so whether they can be had is not asked.
+fn check_claims(
+    launcher: &dyn Launcher,
+    options: &ClusterOptions,
+    record: &mut Record,
+    overcommit: bool,
+) -> Result<()> {
     let all: Vec<usize> = (0..record.machines.len()).collect();
     let mut is_placed = false;
-    let claimed = devices::claim(record, &all, |record| {
+    let mut claim = |record: &mut Record| {
         claims::claim(record, &all, overcommit, |record| {
             placing::place_all(launcher, record)?;
             is_placed = true;
             // Whoever claims, and fails, has nothing.
             Err(Error::new("nothing is to be claimed"))
         })
-    });
+    };
+    let claimed = match devices::are_made(options) {
+        true => claim(record),
+        false => devices::claim(record, &all, claim),
+    };
     if is_placed {
         return Ok(());
     }

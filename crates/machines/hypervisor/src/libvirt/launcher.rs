@@ -24,6 +24,7 @@ use crate::shared::affinity::Pins;
 use crate::shared::network::Link;
 use crate::shared::shm_link::{remove_links, LinkUser, ShmLink};
 use crate::shared::sockets::agent_socket;
+use crate::shared::uplink;
 use crate::shared::{doorbell, front_end, logs, passed, pins};
 use crate::state::machine::{health_on_record, Health};
 use crate::state::record::{Granted, Machine, Record};
@@ -89,7 +90,7 @@ impl Launcher for Libvirt {
 
     fn check_start(&self, record: &Record) -> Result<()> {
         RunsAs::ask(&uri::of(record))?;
-        record.machines.iter().try_for_each(|machine| network::check_uplink(record, machine))
+        record.machines.iter().try_for_each(|machine| uplink::check(record, machine))
     }
 
     fn check_restart(&self, record: &Record) -> Result<()> {

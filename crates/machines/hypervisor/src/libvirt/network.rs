@@ -27,11 +27,6 @@ pub fn cards(record: &Record, machine: &Machine, uri: &str, is_networked: bool) 
     Ok(all)
 }
 
-/// An error unless a machine can have the network outside that its cluster asks for.
-pub fn check_uplink(record: &Record, machine: &Machine) -> Result<()> {
-    outside(record, machine).map(drop)
-}
-
 /// The card on the network outside, if there is one.
 fn outside(record: &Record, machine: &Machine) -> Result<Option<Element>> {
     let Some((by, own)) = wanted(record, machine)? else { return Ok(None) };

@@ -92,8 +92,7 @@ impl Launcher for Qemu {
     }
 
     fn check_start(&self, record: &Record) -> Result<()> {
-        // A tap device that is made, and passt, end with what was opened.
-        record.machines.iter().try_for_each(|machine| uplink::open(record, machine).map(drop))
+        record.machines.iter().try_for_each(|machine| uplink::check(record, machine))
     }
 
     fn check_restart(&self, record: &Record) -> Result<()> {

@@ -62,7 +62,35 @@ pub fn open(record: &Record, machine: &Machine) -> Result<Option<Opened>> {
         Means::Tap(name) => tap(&tap_of(name, machine)).map(Opened::Tap),
     };
     let opened = wanted(record, machine).and_then(|wanted| wanted.map(open).transpose());
-    opened.map_err(|why| why.about(&format!("{} gets no network outside", machine.name)))
+    opened.map_err(|why| about(why, machine))
+}
+
+/// An error if a machine can't have the network outside that its cluster asks for, as far as looking tells:
+/// nothing is opened, made or started.
+pub fn check(record: &Record, machine: &Machine) -> Result<()> {
+    let look = |(by, _): (&Means, Card)| match by {
+        Means::User => {
+            with_hint(Command::new(PASST).arg("--version").output().explain(not_started)).map(drop)
+        }
+        Means::Bridge(bridge) => {
+            check_bridge(bridge)?;
+            if uid() == 0 {
+                Ok(())
+            } else {
+                helper(bridge).map(drop)
+            }
+        }
+        Means::Tap(name) => match tap_of(name, machine) {
+            name if uid() == 0 || interface::exists(&name) => Ok(()),
+            name => Err(refused(&name, false, &io::Error::from_raw_os_error(libc::EPERM))),
+        },
+    };
+    let looked = wanted(record, machine).and_then(|wanted| wanted.map_or(Ok(()), look));
+    looked.map_err(|why| about(why, machine))
+}
+
+fn about(why: Error, machine: &Machine) -> Error {
+    why.about(&format!("{} gets no network outside", machine.name))
 }
 
 /// The name of a machine's tap device.
@@ -127,11 +155,7 @@ fn in_bridge(bridge: &str) -> Result<OwnedFd> {
 /// A new tap device in a bridge, made by QEMU's helper, which has the rights for that, and whose own file
 /// says whether it may.
 fn by_helper(bridge: &str) -> Result<OwnedFd> {
-    let helper = HELPERS.iter().map(Path::new).find(|path| path.exists());
-    let helper = helper.ok_or_else(|| {
-        error!("only root can put a machine into {bridge}, and QEMU's bridge helper is not installed")
-            .hint("It is in the package qemu-system-common of Debian and Ubuntu.")
-    })?;
+    let helper = helper(bridge)?;
     let (ours, theirs) = socket_pair()?;
     let mut command = Command::new(helper);
     command.arg("--use-vnet").arg(format!("--br={bridge}"));
@@ -141,6 +165,14 @@ fn by_helper(bridge: &str) -> Result<OwnedFd> {
         return Ok(tap);
     }
     Err(helper_refused(helper, bridge, &String::from_utf8_lossy(&told.stderr)))
+}
+
+/// The helper that is installed.
+fn helper(bridge: &str) -> Result<&'static Path> {
+    HELPERS.iter().map(Path::new).find(|path| path.exists()).ok_or_else(|| {
+        error!("only root can put a machine into {bridge}, and QEMU's bridge helper is not installed")
+            .hint("It is in the package qemu-system-common of Debian and Ubuntu.")
+    })
 }
 
 /// The error of a helper that has made no tap device.
@@ -177,6 +209,15 @@ fn received(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(all.next())
 }
 
+fn not_started() -> String {
+    format!("could not start {PASST}")
+}
+
+fn with_hint<T>(started: Result<T>) -> Result<T> {
+    started
+        .map_err(|why| why.hint("The network \"user\" takes the program passt: sudo apt-get install passt"))
+}
+
 /// A network by sockets of this user. passt goes to the background once it works, and ends with the
 /// connection.
 fn passt() -> Result<OwnedFd> {
@@ -184,9 +225,7 @@ fn passt() -> Result<OwnedFd> {
     let mut command = Command::new(PASST);
     // This host's own services stay out of reach, as far as only itself reaches them.
     command.args(["--quiet", "--no-map-gw"]);
-    let told = with_descriptor(&mut command, theirs.as_fd(), "--fd=").map_err(|why| {
-        why.hint("The network \"user\" takes the program passt: sudo apt-get install passt")
-    })?;
+    let told = with_hint(with_descriptor(&mut command, theirs.as_fd(), "--fd="))?;
     match told.status.success() {
         true => Ok(ours),
         false => {
