@@ -160,7 +160,10 @@ def conclusion(run: analysis.Run) -> list[str]:
 
 def _filled(run: analysis.Run, claim: Claim) -> str:
     """A claim's sentence: both medians, and what the comparison says."""
-    (table,) = (table for table in run.tables if table.environment == claim.environment)
+    tables = [table for table in run.tables if table.environment == claim.environment]
+    if len(tables) != 1:
+        raise Failed(f"{claim.environment} was not measured.")
+    (table,) = tables
     found = {(line.contender, line.size): line for line in table.lines}
     ours, theirs = (found[name, claim.size] for name in (claim.ours, claim.theirs))
     for line in (ours, theirs):
@@ -169,6 +172,8 @@ def _filled(run: analysis.Run, claim: Claim) -> str:
     medians = (quantity(line.summary.median, table.unit) for line in (ours, theirs))
     said = claim.text.format(*medians)
     against = theirs.against
+    if theirs.reference != claim.ours:
+        raise Failed(f"{theirs.contender} was compared with {theirs.reference or 'nothing'}.")
     if against is None or not against.real:
         return f"{said}; that may be noise."
     return f"{said}, {times(against.ratio)} times as long."

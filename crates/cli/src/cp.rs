@@ -4,11 +4,14 @@
 
 use crate::args::ClusterArg;
 use crate::output::each;
+use crate::size;
 use clap::{Args, ValueHint};
 use rustix::fs::{fchmod, mkdirat, open, openat, renameat, unlinkat, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::umask;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +28,7 @@ Examples:
   vshmem cp input.dat vm1:/tmp/
 
 A path of a machine is VM:PATH; a relative one begins in the current directory there, as that of vshmem exec. Files, and
-with -r directories, are copied with their modes; links are followed. One side is a machine's, the other this host's.")]
+with -r directories, are copied with their modes, less the umask; links are followed. One side is a machine's, the other this host's.")]
 pub struct Cp {
     #[command(flatten)]
     pub cluster: ClusterArg,
@@ -88,6 +91,9 @@ struct Copy<'a> {
     recursive: bool,
 }
 
+/// Bytes of the longest list of files that is read of a machine.
+const MAX_PRINTED: u64 = 64 << 20;
+
 impl Copy<'_> {
     /// A shell's command in a machine, with these arguments. Its errors are the user's to see.
     fn in_machine(&self, machine: &str, script: &str, words: &[&OsStr]) -> Command {
@@ -97,12 +103,23 @@ impl Copy<'_> {
         command
     }
 
-    /// What a command in a machine prints.
+    /// What a command in a machine prints, up to a length that no honest one reaches.
     fn ask(&self, machine: &str, script: &str, words: &[&OsStr]) -> Result<Vec<u8>> {
-        let asked = self.in_machine(machine, script, words).stderr(Stdio::inherit()).output();
-        let done = asked.explain(|| "could not start vshmem exec".into())?;
-        match done.status.code() {
-            Some(0) => Ok(done.stdout),
+        let failed = || "could not start vshmem exec".into();
+        let mut child =
+            self.in_machine(machine, script, words).stdout(Stdio::piped()).spawn().explain(failed)?;
+        let mut printed = Vec::new();
+        let mut out = child.stdout.take().expect("it is piped").take(MAX_PRINTED + 1);
+        let read = out.read_to_end(&mut printed);
+        if printed.len() as u64 > MAX_PRINTED || read.is_err() {
+            let _ = child.kill();
+        }
+        let status = child.wait().explain(failed)?;
+        match status.code() {
+            _ if printed.len() as u64 > MAX_PRINTED => {
+                Err(error!("{machine} prints more than {}", size::show(MAX_PRINTED)))
+            }
+            Some(0) => Ok(printed),
             code => Err(error!("nothing was copied from or to {machine}").code(failure(code))),
         }
     }
@@ -121,29 +138,30 @@ impl Copy<'_> {
         if !self.recursive {
             return Err(error!("{machine}:{from} is a directory").hint("Copy it with -r.").code(1));
         }
-        let top = place.make(name)?;
+        let is_new = place.make(name)?;
+        let top = place.enter(name)?;
         // Directories come before what is in them.
-        let list = self.ask(machine, "cd \"$1\" && find -L . -mindepth 1 -printf '%y%P\\0'", &[source])?;
+        let list = self.ask(machine, "cd \"$1\" && find -L . -printf '%y%m %P\\0'", &[source])?;
+        let mut directories = Vec::new();
         for entry in list.split(|byte| *byte == 0).filter(|entry| !entry.is_empty()) {
-            let (kind, path) = (entry[0], Path::new(OsStr::from_bytes(&entry[1..])));
-            let is_below = path.components().all(|part| matches!(part, Component::Normal(_)));
-            let (true, Some(name)) = (is_below, path.file_name()) else {
-                return Err(error!(
-                    "{machine} names a file that is not in the directory: {}",
-                    path.display()
-                ));
-            };
-            let inner = path.parent().unwrap_or(Path::new(""));
-            let place = inner.iter().try_fold(top.duplicate()?, |place, part| place.enter(part))?;
-            match kind {
-                b'd' => drop(place.make(name)?),
-                b'f' => {
-                    self.fetch_file(machine, Path::new(from).join(path).as_os_str(), &place, name)?;
+            let Listed { kind, mode, path } = Listed::of(entry, machine)?;
+            match (kind, path.file_name()) {
+                (b'd', name) => {
+                    let is_new = match name {
+                        Some(name) => top.below(path.parent())?.make(name)?,
+                        None => is_new,
+                    };
+                    directories.extend(is_new.then_some((path, mode)));
+                }
+                (b'f', Some(name)) => {
+                    let from = Path::new(from).join(path);
+                    self.fetch_file(machine, from.as_os_str(), &top.below(path.parent())?, name)?;
                 }
                 _ => (),
             }
         }
-        Ok(())
+        // What is not to be written can be read and entered until it is whole.
+        directories.into_iter().rev().try_for_each(|(path, mode)| top.below(Some(path))?.set_mode(mode))
     }
 
     /// Copies a file from a machine. It is there whole, or not at all.
@@ -184,6 +202,8 @@ impl Copy<'_> {
         if !self.recursive {
             return Err(error!("{} is a directory", from.display()).hint("Copy it with -r.").code(1));
         }
+        let failed = || format!("could not read {}", from.display());
+        let mode = format!("{:o}", fs::metadata(from).explain(failed)?.permissions().mode() & 0o777);
         self.ask(machine, "mkdir -p -- \"$1\"", &[to.as_os_str()])?;
         let entries = fs::read_dir(from).explain(|| format!("could not read {}", from.display()))?;
         for entry in entries {
@@ -195,7 +215,7 @@ impl Copy<'_> {
                 _ => (),
             }
         }
-        Ok(())
+        self.ask(machine, "chmod -- \"$2\" \"$1\"", &[to.as_os_str(), OsStr::new(&mode)]).map(drop)
     }
 
     fn send_file(&self, from: &Path, machine: &str, to: &Path) -> Result<()> {
@@ -215,6 +235,35 @@ impl Copy<'_> {
     }
 }
 
+/// A mode without what this process's umask takes away, as of files that it makes.
+fn masked(mode: u32) -> Mode {
+    let mask = umask(Mode::empty());
+    umask(mask);
+    Mode::from_raw_mode(mode) - mask
+}
+
+/// A file in a directory of a machine, as `find` has printed it there.
+struct Listed<'a> {
+    kind: u8,
+    mode: u32,
+    /// Its path in the directory; empty: the directory itself.
+    path: &'a Path,
+}
+
+impl Listed<'_> {
+    /// Of a line such as `d755 a/b`. An error if it names what is not in the directory.
+    fn of<'a>(entry: &'a [u8], machine: &str) -> Result<Listed<'a>> {
+        let at = entry.iter().position(|byte| *byte == b' ').unwrap_or(0);
+        let mode = std::str::from_utf8(entry.get(1..at).unwrap_or_default());
+        let mode = mode.ok().and_then(|mode| u32::from_str_radix(mode, 8).ok()).unwrap_or(0o700) & 0o777;
+        let path = Path::new(OsStr::from_bytes(&entry[(at + 1).min(entry.len())..]));
+        match path.components().all(|part| matches!(part, Component::Normal(_))) {
+            true => Ok(Listed { kind: entry[0], mode, path }),
+            false => Err(error!("{machine} names a file that is not in the directory: {}", path.display())),
+        }
+    }
+}
+
 /// A directory of this host that is written to.
 struct Directory {
     open: OwnedFd,
@@ -230,9 +279,16 @@ impl Directory {
         Ok(Directory { open, path: path.into() })
     }
 
-    fn duplicate(&self) -> Result<Directory> {
+    /// The directory of this path in it, to which no link leads; without one, itself.
+    fn below(&self, path: Option<&Path>) -> Result<Directory> {
         let open = self.open.try_clone().explain(|| "there are too many open files".into())?;
-        Ok(Directory { open, path: self.path.clone() })
+        let itself = Directory { open, path: self.path.clone() };
+        path.unwrap_or(Path::new("")).iter().try_fold(itself, |place, part| place.enter(part))
+    }
+
+    fn set_mode(&self, mode: u32) -> Result<()> {
+        let failed = || format!("could not change the mode of {}", self.path.display());
+        fchmod(&self.open, masked(mode)).explain(failed)
     }
 
     /// The directory of this name in it, which is no link.
@@ -244,10 +300,11 @@ impl Directory {
         Ok(Directory { open, path })
     }
 
-    /// The same, which is made if it is not there.
-    fn make(&self, name: &OsStr) -> Result<Directory> {
-        match mkdirat(&self.open, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => self.enter(name),
+    /// Makes a directory in it for this user alone. False: there is something of that name.
+    fn make(&self, name: &OsStr) -> Result<bool> {
+        match mkdirat(&self.open, name, Mode::from_raw_mode(0o700)) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
             Err(why) => Err(error!("could not make {}: {why}", self.path.join(name).display())),
         }
     }
@@ -259,7 +316,7 @@ impl Directory {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(openat(&self.open, &part, flags, Mode::from_raw_mode(0o600)).explain(failed)?);
         let done = file.try_clone().explain(failed).and_then(contents).and_then(|()| {
-            fchmod(&file, Mode::from_raw_mode(mode)).explain(failed)?;
+            fchmod(&file, masked(mode)).explain(failed)?;
             renameat(&self.open, &part, &self.open, name).explain(failed)
         });
         if done.is_err() {
@@ -299,8 +356,9 @@ mod tests {
         let text = |text: &'static str| {
             move |mut file: File| std::io::Write::write_all(&mut file, text.as_bytes()).explain(String::new)
         };
-        assert!(place.enter("link".as_ref()).is_err() && place.make("link".as_ref()).is_err());
-        place.make("own".as_ref()).unwrap().write("f".as_ref(), 0o640, text("a")).unwrap();
+        assert!(place.enter("link".as_ref()).is_err() && !place.make("link".as_ref()).unwrap());
+        assert!(place.make("own".as_ref()).unwrap() && !place.make("own".as_ref()).unwrap());
+        place.enter("own".as_ref()).unwrap().write("f".as_ref(), 0o640, text("a")).unwrap();
         let meta = fs::metadata(root.join("own/f")).unwrap();
         assert_eq!((meta.permissions().mode() & 0o777, meta.len()), (0o640, 1));
         // A file that is a link is replaced.
@@ -309,7 +367,25 @@ mod tests {
         assert!(!root.join("away/x").exists() && fs::read(root.join("name")).unwrap() == b"bc");
         assert!(place.write("bad".as_ref(), 0o644, |_| Err(error!("no"))).is_err());
         assert_eq!(fs::read_dir(&root).unwrap().count(), 4, "nothing is left of what failed");
+        place.below(Some(Path::new("own"))).unwrap().set_mode(0o750).unwrap();
+        assert_eq!(fs::metadata(root.join("own")).unwrap().permissions().mode() & 0o777, 0o750);
+        assert!(place.below(Some(Path::new("own/../link"))).is_err());
         fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn what_a_machine_lists_is_in_the_directory() {
+        let read = |entry: &'static str| {
+            let listed = Listed::of(entry.as_bytes(), "vm0").ok()?;
+            Some((listed.kind, listed.mode, listed.path.to_str()?))
+        };
+        assert_eq!(read("d755 "), Some((b'd', 0o755, "")));
+        assert_eq!(read("f4640 a/b c"), Some((b'f', 0o640, "a/b c")));
+        assert_eq!(read("fx a"), Some((b'f', 0o700, "a")));
+        for liar in ["f644 ../evil", "f644 /etc/passwd", "d755 a/../../b", "f644 ."] {
+            assert_eq!(read(liar), None, "{liar}");
+        }
+        assert!(Listed::of(b"f", "vm0").is_ok_and(|listed| listed.path == Path::new("")));
     }
 
     #[test]
