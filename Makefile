@@ -30,6 +30,8 @@ LAB_FILES := $(wildcard lab/vshmem_lab/*.py lab/vshmem_lab/*/*.py lab/src/*.[ch]
 INSTALL_DOCS := MANDIR='$(DESTDIR)$(MANDIR)' DATADIR='$(DESTDIR)$(DATADIR)' DOCDIR='$(DESTDIR)$(DOCDIR)' ZSHDIR='$(DESTDIR)$(ZSHDIR)' scripts/install-docs.sh
 
 .DEFAULT_GOAL := help
+# What they did is said in a few lines.
+.SILENT: install uninstall
 .PHONY: help prepare build demo lab test test-all test-debian13 test-devices test-kvm test-xen soak fuzz sanitize lint site bench bench-xen install uninstall deb clean
 
 help: ## this list
@@ -141,6 +143,12 @@ install: ## into DESTDIR PREFIX: command, lab, library, header, pkg-config, unit
 	$(INSTALL_DOCS) install $(RELEASE)/vshmem
 	@# What a package manager does afterwards.
 	[ -n '$(DESTDIR)' ] || scripts/after-install.sh '$(SYSUSERSDIR)/vshmem.conf'
+	@echo 'Installed: $(DESTDIR)$(BINDIR)/vshmem, and vshmem-lab, vshmem-place, vshmem-balance'
+	@echo '           $(DESTDIR)$(LIBDIR)/$(SONAME), its header vshmem.h and vshmem.pc'
+	@echo '           man pages (man vshmem), completions, units of systemd'
+	@echo 'Next:      vshmem up; vshmem run -- PROGRAM; vshmem down'
+	@echo '           machines wake each other by the driver: make -C kmod dkms-install'
+	@echo 'Removed:   by make uninstall, with the same PREFIX'
 
 uninstall: ## what install put there
 	rm -f '$(DESTDIR)$(BINDIR)/vshmem' '$(DESTDIR)$(BINDIR)/vshmem-place' '$(DESTDIR)$(BINDIR)/vshmem-balance' '$(DESTDIR)$(INCDIR)/vshmem.h' '$(DESTDIR)$(LIBDIR)/pkgconfig/vshmem.pc'

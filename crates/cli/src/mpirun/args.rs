@@ -13,6 +13,7 @@ use std::path::PathBuf;
 Examples:
   vshmem mpirun -n 4 ./a.out                        four ranks in the machines of the cluster
   vshmem mpirun -n 4 --vm vm0,vm1 --label ./a.out
+  vshmem mpirun --local -n 2 ./a.out                without machines, on this kernel
   vshmem mpirun -host vm0:2,vm1:2 ./a.out           two ranks in each
   vshmem mpirun -hostfile hosts -n 8 ./a.out        MPICH's or Open MPI's host file
   vshmem mpirun --mpi openmpi -n 2 python3 job.py
@@ -45,6 +46,9 @@ pub struct Mpirun {
     /// The machines, instead of all of the cluster
     #[arg(long, value_delimiter = ',', value_name = "VM,...", add = values::machines(), conflicts_with_all = ["host", "hostfile"])]
     pub vm: Vec<String>,
+    /// On this kernel, in the pool that VSHMEM_POOL names, or in 'default'
+    #[arg(long, conflicts_with_all = ["vm", "host", "hostfile", "exec"])]
+    pub local: bool,
     /// The hosts, with their slots; also -host
     #[arg(long, short = 'H', value_name = "HOST[:SLOTS],...", conflicts_with = "hostfile")]
     pub host: Vec<String>,

@@ -3,7 +3,6 @@
 use super::args::Mpirun;
 use crate::args::ClusterArg;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
 use vshmem_base::{error, Error, Result};
 use vshmem_hypervisor::launcher::table::location;
 use vshmem_hypervisor::state::machine::find;
@@ -41,6 +40,7 @@ pub struct Host {
 pub fn hosts(job: &Mpirun) -> Result<Vec<Host>> {
     let named = named(job)?;
     let mut hosts = match &job.exec {
+        _ if job.local => vec![here(job.pool.as_deref())?],
         Some(template) => reached(&named, template, job.pool.as_deref())?,
         None => machines(&job.cluster, &named, job.pool.as_deref())?,
     };
@@ -148,18 +148,25 @@ fn reached(named: &[NamedHost], template: &str, pool: Option<&str>) -> Result<Ve
     if named.is_empty() {
         return Err(Error::new("--exec needs hosts: -host NAME,... or -hostfile FILE").code(2));
     }
-    let program = std::env::current_exe().unwrap_or("vshmem".into());
-    named.iter().map(|named| reached_host(named, template, pool, &program)).collect()
+    named.iter().map(|named| reached_host(named, prefix(template, &named.name)?, pool)).collect()
 }
 
-fn reached_host(named: &NamedHost, template: &str, pool: Option<&str>, program: &Path) -> Result<Host> {
-    let prefix = prefix(template, &named.name)?;
+/// This kernel as a host.
+fn here(pool: Option<&str>) -> Result<Host> {
+    let named = NamedHost { name: "localhost".into(), slots: None, pool: None };
+    let by_environment = std::env::var("VSHMEM_POOL").ok();
+    let pool = pool.or(by_environment.as_deref()).unwrap_or("default");
+    reached_host(&named, vec!["env".into()], Some(pool))
+}
+
+fn reached_host(named: &NamedHost, prefix: Vec<OsString>, pool: Option<&str>) -> Result<Host> {
+    let program = std::env::current_exe().unwrap_or("vshmem".into());
     let pool = named.pool.clone().or(pool.map(Into::into)).ok_or_else(|| {
         error!("{} has no pool", named.name)
             .hint("Name it as it is called there: --pool POOL, or pool=POOL in the host file.")
             .code(2)
     })?;
-    let reached = Reached { name: named.name.clone(), prefix, program: program.into() };
+    let reached = Reached { name: named.name.clone(), prefix, program };
     let own_processors = processors(&reached)?;
     let processors = own_processors.count;
     Ok(Host {

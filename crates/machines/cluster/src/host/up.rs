@@ -167,7 +167,8 @@ fn start(
         launcher.software(transport, kernel, &options.driver, options.accel.as_deref(), &mut message)?;
     let shares = share::choose(&options.shares, &mut message)?;
     prepare(launcher, options, up_options, started, &software, (pools, shares), report)?;
-    for text in started.record.iter().flat_map(devices::unplaced) {
+    let unplaced = started.record.iter().flat_map(devices::unplaced);
+    for text in unplaced.chain(crowded(launcher, options)) {
         report(Progress::Warning(text));
     }
     let mut message = |text: &str| report(Progress::Message(text.into()));
@@ -180,6 +181,20 @@ fn start(
     record.starter = None;
     record.write()?;
     Ok(record.clone())
+}
+
+/// Warnings of machines with more cores than this host has.
+fn crowded(launcher: &dyn Launcher, options: &ClusterOptions) -> Vec<String> {
+    let known = std::thread::available_parallelism().ok().filter(|_| !launcher.facts().has_own_memory);
+    let Some(processors) = known else { return vec![] };
+    let machines = options.machines.iter().filter(|machine| machine.cpus as usize > processors.get());
+    let warning = |machine: &MachineOptions| {
+        format!(
+            "{} has {} cores, and this host {processors}: they wait for each other",
+            machine.name, machine.cpus
+        )
+    };
+    machines.map(warning).collect()
 }
 
 /// A socket's path has 107 bytes at most (unix(7)).
