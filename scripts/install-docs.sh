@@ -17,6 +17,7 @@ texts() { # README refers to these by their place
     echo DESIGN.md
     echo SECURITY.md
     echo SPECIFICATION.md
+    echo packaging/grafana/vshmem.json
     find docs -name '*.md' -o -name '*.json' | sort
 }
 

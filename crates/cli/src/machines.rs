@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
+use vshmem_base::error::Explain;
 use vshmem_base::{interrupt, Result};
 use vshmem_cluster::host::cluster::{self, health, list, Listed};
 use vshmem_cluster::host::restart;
@@ -162,6 +163,17 @@ pub fn ps(ps: &Ps) -> Result<u8> {
         }
     }
     Ok(0)
+}
+
+/// What `ps --json` prints, as a value.
+///
+/// # Errors
+/// Machines can't be listed.
+pub fn snapshot() -> Result<serde_json::Value> {
+    let (attached, listed) = (attached_machines()?, list()?);
+    let clusters = listed.iter().map(Cluster::of).collect();
+    let all = All { clusters, attached: attached.iter().map(AttachedMachine::of).collect() };
+    serde_json::to_value(all).explain(|| "writing what there is of machines".into())
 }
 
 /// The columns that fit a terminal of 80.

@@ -163,6 +163,16 @@ pub fn doctor(doctor: Doctor) -> Result<u8> {
     Ok(if found.iter().any(|it| it.verdict == Outcome::Costs) { COSTS } else { 0 })
 }
 
+/// The findings of all checks on this host now.
+///
+/// # Errors
+/// What an earlier `--fix` has saved can't be read.
+pub fn findings() -> Result<Vec<Finding>> {
+    let system = System::asking(monitor::ask, monitor::recorded());
+    let saved = Saved::read(&state::of_fix(), &system)?;
+    Ok(examine(&system, &Live, &saved))
+}
+
 fn list() -> String {
     let mut table = Table::new("CHECK  REMEDY  WHAT SHOULD BE");
     for check in CHECKS {

@@ -3,6 +3,7 @@
 mod frame;
 mod screen;
 mod watch;
+mod web;
 
 use crate::complete::values;
 use crate::output::print;
@@ -25,6 +26,7 @@ Examples:
   vshmem top --pool cluster.default --sort waiting
   vshmem top --once                        the traffic of one second, as text
   vshmem top --json --interval 5 | jq .pools[].rates
+  vshmem top --web                         a page, whose address is printed
 
 Keys: q quit; m, b, w, u, i sort by rate, bytes, waiting, last use, id; r reverses; t shows the threads that wait
 instead of the IPC objects; arrows, page keys and Home scroll. If the output is not a terminal, each sample is
@@ -42,6 +44,9 @@ pub struct Top {
     /// A line of JSON for each sample
     #[arg(long)]
     pub json: bool,
+    /// Serve a page for a browser of this host at an address of the loopback interface: IP:PORT, or a port
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "0", conflicts_with_all = ["json", "once"])]
+    pub web: Option<String>,
     /// How IPC objects are sorted
     #[arg(long, short, value_enum, default_value_t = Sort::Rate)]
     pub sort: Sort,
@@ -65,10 +70,13 @@ pub struct Line<'a> {
 /// Runs until the user stops it.
 pub fn top(top: &Top) -> Result<u8> {
     let mut watch = Watch::new(top.pool.clone());
-    let interval = Duration::from_secs_f64(top.interval.clamp(0.1, 3600.0));
-    let mut view = View::new(top.sort);
     // A pool that was named must be usable before anything is shown.
     watch.sample()?;
+    let interval = Duration::from_secs_f64(top.interval.clamp(0.1, 3600.0));
+    if let Some(address) = &top.web {
+        return web::serve(watch, address, interval);
+    }
+    let mut view = View::new(top.sort);
     let is_simple = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     if !top.json && !top.once && !is_simple && io::stdout().is_terminal() {
         return screen::run(&mut watch, &mut view, interval);

@@ -53,7 +53,8 @@ fn front_end(stream: &[u8]) {
 
 /// A request for metrics: the response to any text has a head.
 fn http(request: &[u8]) {
-    let response = http::respond(request, || "x 1\n".into());
+    let answer = |_: &http::Request<'_>| Some(http::Answer { kind: "text/plain", body: "x 1\n".into() });
+    let response = http::respond(request, answer);
     assert!(response.starts_with("HTTP/1.1 ") && response.contains("\r\n\r\n"), "{response}");
 }
 

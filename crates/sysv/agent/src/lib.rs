@@ -11,7 +11,7 @@
 //! | `maintained_pool` | a joined pool, with its worker |
 //! | [`JoinedPool`], `owned_handle` | a pool as the upper half sees it, and its mapping |
 //! | `sigbus` | surviving the truncation of a pool's file |
-//! | `metrics`, `http` | a back end's metrics, for Prometheus |
+//! | `metrics`, [`http`] | a back end's metrics, for Prometheus, and the server of pages |
 //! | `peer` | the process at the other end of a socket |
 
 mod buffered_socket;
@@ -19,7 +19,7 @@ pub mod dax;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod guest;
-mod http;
+pub mod http;
 pub mod ivshmem;
 mod joined_pool;
 mod maintained_pool;

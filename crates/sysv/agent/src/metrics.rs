@@ -162,6 +162,16 @@ pub fn text(served: usize, pools: &[&Pool], since: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+
+    /// Grafana's dashboard shows all of these metrics, and no other.
+    fn dashboard_fits(text: &str) {
+        let dashboard = include_str!("../../../../packaging/grafana/vshmem.json");
+        let words = |text: &'static str| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let named: BTreeSet<&str> = words(dashboard).filter(|word| word.starts_with("vshmem_")).collect();
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        assert_eq!(named, types.collect());
+    }
 
     #[test]
     fn labels_are_escaped_and_series_are_unique() {
@@ -201,6 +211,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is not in {text}");
         }
+        dashboard_fits(&text);
         let mut series: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
         let all = series.len();
         series.sort_unstable_by_key(|line| line.rsplit_once(' ').unwrap().0);

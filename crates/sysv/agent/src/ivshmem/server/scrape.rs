@@ -1,7 +1,7 @@
 //! The endpoint for metrics, and the response to a scrape.
 
 use super::{Server, ACCEPTS_PER_EVENT};
-use crate::http::Endpoint;
+use crate::http::{Answer, Endpoint, Request};
 use crate::ivshmem::fd_store::{REMOVE, STORE};
 use crate::ivshmem::served_pool::ServedPool;
 use crate::ivshmem::stored::METRICS;
@@ -62,12 +62,15 @@ impl Server<'_> {
     /// Handles an event of a connection.
     pub(super) fn scrape_event(&mut self, number: u32) {
         let (pools, since, last) = (&mut self.pools, self.since, &mut self.last_metrics);
-        let text = || match last {
+        let mut text = || match last {
             Some((at, text)) if at.elapsed() <= MAX_AGE => text.clone(),
             _ => last.insert((Instant::now(), collect(pools, since))).1.clone(),
         };
+        let answer = |request: &Request<'_>| {
+            (request.path == "/metrics").then(|| Answer { kind: metrics::CONTENT_TYPE, body: text() })
+        };
         if let Some(endpoint) = &mut self.endpoint {
-            endpoint.advance(number, text);
+            endpoint.advance(number, answer);
         }
     }
 }
