@@ -68,7 +68,7 @@ fn what_can_not_be_had_is_an_error() {
     assert!(why.contains("no/such.xml"), "{why}");
     refused(2, &run(&[EXAMPLE, "-n", "3"], ""));
     refused(2, &run(&["--policy", "best"], ""));
-    assert!(refused(1, &run(&["no/such.toml"], "")).contains("could not read no/such.toml"));
+    assert!(refused(2, &run(&["no/such.toml"], "")).contains("could not read no/such.toml"));
     let wrong = scratch("wrong").join("wrong.toml");
     std::fs::write(&wrong, "[placement]\npolicy = 'best'\n").unwrap();
     let why = refused(2, &run(&[wrong.to_str().unwrap()], ""));

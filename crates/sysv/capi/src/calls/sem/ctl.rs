@@ -26,9 +26,13 @@ pub const SEM_STAT_ANY: i32 = 20;
 
 /// `semget` on a pool.
 pub fn get(caller: &Caller, key: i32, count: i32, flags: i32) -> Result<i32, Errno> {
-    let got = again(|| sem::get(&caller.ctx, key, count, flags));
-    let asked = Asked::Set(count.try_into().unwrap_or(0));
-    let id = got.map_err(|error| reasons::of_get(caller, key, &asked, error))?;
+    let id = match again(|| sem::get(&caller.ctx, key, count, flags)) {
+        Ok(id) => id,
+        Err(error) => {
+            let asked = Asked::Set(count.try_into().unwrap_or(0));
+            return Err(reasons::of_get(caller, key, &asked, error));
+        }
+    };
     let found = if is_new(key, flags) { Ok(count as usize) } else { sem::nsems(&caller.ctx, id) };
     // What is gone again had no size: whatever was known of the id before counts no more.
     let found = found.unwrap_or(0);

@@ -20,8 +20,10 @@ pub const SHM_STAT_ANY: i32 = 15;
 
 /// `shmget` on a pool.
 pub fn get(caller: &Caller, key: i32, size: usize, flags: i32) -> Result<i32, Errno> {
-    let got = again(|| shm::get(&caller.ctx, key, size, flags));
-    let id = got.map_err(|error| reasons::of_get(caller, key, &Asked::Segment(size as u64), error))?;
+    let id = match again(|| shm::get(&caller.ctx, key, size, flags)) {
+        Ok(id) => id,
+        Err(error) => return Err(reasons::of_get(caller, key, &Asked::Segment(size as u64), error)),
+    };
     let found = if is_new(key, flags) { Some(size as u64) } else { shm::size(&caller.ctx, id) };
     // As in `semget`.
     let found = pages(found.unwrap_or(0));
