@@ -66,7 +66,8 @@ Examples:
   vshmem repair --watch -c other
 
 A machine that has died comes back with its name, its address and the pools that it had, those that it was granted later
-among them. What its processes held is released. It is no error if none has died.
+among them. What its processes held is released. It is no error if none has died. To turn a machine that runs off and on:
+vshmem restart.
 
 With --watch the command goes on until the cluster has ended (vshmem down) or ctrl-C, and starts each machine again that
 dies. Those that die over and over are started less and less often, once a minute at the least.")]

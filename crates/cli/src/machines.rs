@@ -63,7 +63,8 @@ Examples:
 
 A machine that runs is turned off first, like a power failure, once everything that it needs to start again has been
 found. What its processes held in pools is released; other machines run on, and pools stay as they are. The machine then
-has the pools that it began with; those that it was granted later have to be granted again.")]
+has the pools that it began with; those that it was granted later have to be granted again. To have the dead as they were,
+with those pools: vshmem repair.")]
 pub struct Restart {
     #[command(flatten)]
     pub cluster: ClusterArg,
