@@ -5,7 +5,10 @@ use crate::complete::values;
 use crate::explain;
 use clap::{Args, Parser};
 use std::ffi::OsString;
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vshmem_base::error::Explain;
 use vshmem_base::{error, library, user::Identity, Error, Result};
 use vshmem_hypervisor::launcher::table::location;
 use vshmem_hypervisor::state::machine::find;
@@ -74,6 +77,7 @@ Examples:
   vshmem run --local -n 2 -- python3 program.py     two processes on this kernel
   vshmem run --local -- ./a.out                     one, in place of vshmem itself
   vshmem run -n 64 -- ./a.out                       64, distributed to the machines
+  vshmem run -n 64 -o results -- ./a.out            their output in files: results/0.vm0.out, ...
   VSHMEM_KEYS=0x1000-0x1fff vshmem run -- ./a.out   only these keys go to Vshmem
 
 The program's System V calls go to the pool that the machines share (libvshmem.so is preloaded). VSHMEM_RANK and
@@ -109,6 +113,9 @@ pub struct Run {
     /// Don't begin each line of output with the name of its machine
     #[arg(long)]
     pub no_prefix: bool,
+    /// Write each process's output to files in this directory, N.MACHINE.out and N.MACHINE.err
+    #[arg(long, short, value_name = "DIR", add = values::directories())]
+    pub output: Option<PathBuf>,
     #[command(flatten)]
     pub line: CommandLine,
 }
@@ -162,6 +169,10 @@ pub fn run(first: Run, further: Vec<Run>) -> Result<u8> {
     explain::check_variables(&library)?;
     let prefix = !first.no_prefix;
     let keep_going = first.keep_going;
+    let output = first.output.clone();
+    if let Some(directory) = &output {
+        fs::create_dir_all(directory).explain(|| format!("could not make {}", directory.display()))?;
+    }
     let mut jobs = Vec::new();
     for part in std::iter::once(first).chain(further) {
         add_jobs(part, &library, &mut jobs)?;
@@ -171,8 +182,20 @@ pub fn run(first: Run, further: Vec<Run>) -> Result<u8> {
         job.request.env.push(("VSHMEM_RANK".into(), rank.to_string().into()));
         job.request.env.push(("VSHMEM_SIZE".into(), size.to_string().into()));
         job.request.stdin = rank == 0;
+        if let Some(directory) = &output {
+            job.files = Some(output_files(directory, rank, job.location.name().unwrap_or("local"))?);
+        }
     }
     run::run(&jobs, RunOptions { prefix, keep_going, insist: true, silent: false })
+}
+
+/// The files of a process's output and errors, made anew.
+fn output_files(directory: &Path, rank: usize, place: &str) -> Result<[Arc<File>; 2]> {
+    let create = |ending| {
+        let path = directory.join(format!("{rank}.{place}.{ending}"));
+        File::create(&path).map(Arc::new).explain(|| format!("could not make {}", path.display()))
+    };
+    Ok([create("out")?, create("err")?])
 }
 
 fn add_jobs(part: Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> {

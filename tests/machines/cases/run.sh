@@ -97,8 +97,15 @@ equal "one that floods holds up nobody" 9 "$(vshmem run --no-prefix --vm vm0 -- 
     grep -a -m 9 -c answer)"
 eventually "nor does it stay" vshmem exec vm0 -- sh -c '! pgrep -x "yes|sleep"'
 
+code "output goes to files" 3 vshmem run -k -o "$work/results/run" -- \
+    sh -c 'echo "out $VSHMEM_RANK"; echo "err $VSHMEM_RANK" >&2; exit 3'
+equal "of each process, and nowhere else" "out 0 err 0 out 1 err 1 " \
+    "$(cd "$work/results/run" && cat 0.vm0.out 0.vm0.err 1.vm1.out 1.vm1.err "$work/out" | tr '\n' ' ')"
+
 # One process on this kernel takes the place of vshmem.
 export VSHMEM_POOL=$work/pool
+code "unless its output goes to files" 4 vshmem run --local -o "$work/results" -- sh -c 'echo here; exit 4'
+equal "which have it" here "$(cat "$work/results/0.local.out")"
 equal "it has the number that vshmem had" same \
     "$(sh -c 'echo $$; exec "$0" run --local -- sh -c "echo \$\$"' "$VSHMEM_BIN" | uniq |
     sed '2s/.*/another/; 1s/.*/same/')"

@@ -5,7 +5,9 @@ use super::terminal;
 use crate::share;
 use crate::wire::start::Start;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use vshmem_base::error::Result;
 use vshmem_base::user::Identity;
 
@@ -34,6 +36,8 @@ pub struct Job {
     pub label: String,
     /// The request to start it.
     pub request: Start,
+    /// The files of its output and errors, instead of this process's.
+    pub files: Option<[Arc<File>; 2]>,
 }
 
 /// This process's environment with `changes`, without variables that are meaningless at `location`; only the
@@ -81,7 +85,7 @@ impl Job {
             groups,
             ..Start::default()
         };
-        Job { location, label, request }
+        Job { location, label, request, files: None }
     }
 
     /// A job that runs `vshmem machine` with these words in a machine, as root.

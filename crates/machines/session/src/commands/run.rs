@@ -34,7 +34,7 @@ const PIPE_CLOSED: u8 = 128 + libc::SIGPIPE as u8;
 /// executed in place of this process.
 pub fn run(jobs: &[Job], options: RunOptions) -> Result<u8> {
     if let [only] = jobs {
-        if matches!(only.location, Location::Local) {
+        if matches!(only.location, Location::Local) && only.files.is_none() {
             return Err(local::become_command(only));
         }
     }
@@ -54,6 +54,9 @@ pub fn run(jobs: &[Job], options: RunOptions) -> Result<u8> {
 
 /// The destination of a job's output.
 fn output(job: &Job, options: RunOptions, jobs: usize, writers: &Writers) -> Output {
+    if let Some([out, err]) = &job.files {
+        return Output::new(None, [Box::new(out.clone()), Box::new(err.clone())]);
+    }
     match options.silent {
         true => Output::new(None, [Box::new(io::sink()), Box::new(io::sink())]),
         false => Output::new((options.prefix && jobs > 1).then_some(&job.label), writers.streams()),

@@ -374,6 +374,7 @@ mod tests {
             location: machine(number % 2),
             label: "p".into(),
             request: Start::default(),
+            files: None,
         };
         let many: Vec<_> = (0..2048).map(job).collect();
         let of = |jobs| -> Vec<usize> {
@@ -396,7 +397,7 @@ mod tests {
         let (stream, _agent) = std::os::unix::net::UnixStream::pair().expect("sockets");
         let location = machine(0);
         let request = Start { argv: vec!["x".repeat(1 << 20).into()], stdin: true, ..Start::default() };
-        let job = Job { location: location.clone(), label: "p".into(), request };
+        let job = Job { location: location.clone(), label: "p".into(), request, files: None };
         let mut tasks = Tasks::default();
         let channel = Channel::on(stream, [7; 16]);
         let location = Some(location);
