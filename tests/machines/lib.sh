@@ -156,10 +156,20 @@ nothing_left() {
     local left
     left=$(
         pgrep -a -f "^qemu-system-x86_64 -name vshmem-$VSHMEM_CLUSTER" || true
-        find "$XDG_RUNTIME_DIR" -mindepth 1
+        find "$XDG_RUNTIME_DIR" -mindepth 1 | but_of_others
         find /dev/shm -maxdepth 2 -path "/dev/shm/vshmem.$(id -u)/cluster.$VSHMEM_CLUSTER*"
     )
     equal "$1" "" "$left"
+}
+
+# Without what belongs to machines that other cases share, if a case has a cluster of its own beside them.
+but_of_others() {
+    local shared=${cluster:-$VSHMEM_CLUSTER}
+    if [ "$shared" = "$VSHMEM_CLUSTER" ] || [ ! -e "$XDG_RUNTIME_DIR/vshmem/$shared" ]; then
+        cat
+    else
+        grep -v -e '/vshmem$' -e "/vshmem/$shared\$" -e "/vshmem/$shared[/.]" || true
+    fi
 }
 
 # A machine of our cluster, and a copy of the initramfs that it boots from, which is there only while it

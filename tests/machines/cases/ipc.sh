@@ -56,7 +56,7 @@ code "a new segment is empty whoever had its memory before" 0 vshmem run -- "$fi
 rule() { # rule VM WHAT [OPTION...]
     local vm=$1 what=$2
     shift 2
-    vshmem run --vm "$vm" --no-prefix -u root "$@" -- perl "$programs/rule.pl" "$what" 2>&1
+    vshmem run --vm "$vm" --no-prefix -u root -e VSHMEM_LOG=off "$@" -- perl "$programs/rule.pl" "$what" 2>&1
 }
 equal "a machine's root does not rule over what another machine made, but its owner may use it" \
     "make: yes,remove: Operation not permitted,look: yes,remove: yes," \
