@@ -69,6 +69,8 @@ pub struct LastError {
     pub errno: i32,
     /// The detail was written by the call under way and not yet claimed by `record`.
     pub fresh: bool,
+    /// The call under way was a question that a program expects to fail.
+    pub expected: bool,
 }
 
 impl LastError {

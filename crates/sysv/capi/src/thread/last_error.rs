@@ -25,8 +25,11 @@ impl LastError {
     }
 
     /// Writes the error to the log, if it is to be said there.
-    pub fn log(&self) {
-        let level = log::level_of(self.errno, !self.detail.bytes().is_empty());
+    pub fn log(&mut self) {
+        let level = match core::mem::take(&mut self.expected) {
+            true => log::Level::Debug,
+            false => log::level_of(self.errno, !self.detail.bytes().is_empty()),
+        };
         if log::is_on(level) {
             let mut text = Message::new();
             self.compose(&mut text);
@@ -52,6 +55,13 @@ impl LastError {
 pub fn explain(text: fmt::Arguments) {
     // SAFETY: the thread's own block, and no reference into it is held across this.
     unsafe { (*tls::thread()).error.explain(text) };
+}
+
+/// Notes that the call under way fails as programs expect of such a question: they ask otherwise then.
+#[cold]
+pub fn expect_failure() {
+    // SAFETY: as above.
+    unsafe { (*tls::thread()).error.expected = true };
 }
 
 /// The calling thread's last error as a C string that is valid until the thread asks again.

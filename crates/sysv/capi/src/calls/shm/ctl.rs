@@ -6,7 +6,9 @@ use crate::calls::reasons::{self, Asked};
 use crate::calls::{again, check_ctl, cmd, fetch, is_new, store};
 use crate::pools::caller::Caller;
 use crate::pools::sizes::SEGMENTS;
+use crate::thread::last_error::expect_failure;
 use libc::shmid_ds;
+use vshmem_ipc::shm::SHM_HUGETLB;
 use vshmem_ipc::{shm, Errno};
 
 const SHM_LOCK: i32 = 11;
@@ -22,6 +24,11 @@ pub const SHM_STAT_ANY: i32 = 15;
 pub fn get(caller: &Caller, key: i32, size: usize, flags: i32) -> Result<i32, Errno> {
     let id = match again(|| shm::get(&caller.ctx, key, size, flags)) {
         Ok(id) => id,
+        // Who can't have huge pages asks for others.
+        Err(error) if flags & SHM_HUGETLB != 0 => {
+            expect_failure();
+            return Err(error);
+        }
         Err(error) => return Err(reasons::of_get(caller, key, &Asked::Segment(size as u64), error)),
     };
     let found = if is_new(key, flags) { Some(size as u64) } else { shm::size(&caller.ctx, id) };
