@@ -46,9 +46,11 @@ if command -v chromium >/dev/null; then
     shows() { grep -q "$1" dom || fail "the page does not show $2: $(head -c 3000 dom)"; }
     shows 'role="status" class="">at ' "the time"
     shows '<line ' "which kernel has the pool"
+    shows '<td>[0-9]*@[^<]*</td><td>[^<]*</td><td>set [0-9]*</td>' "which process waits"
     shows '<td>semaphore 3 to let -1 be added</td>' "who waits for what"
     shows '<td>segment</td><td>0x00000013</td>' "the IPC objects"
     shows 'What the doctor has found' "findings"
+    if grep -q '<td>undefined\|NaN' dom; then fail "the page has what is not there"; fi
 fi
 kill -INT "$page"
 code=0
