@@ -24,13 +24,15 @@ for worker in "${workers[@]}"; do
     wait
     equal "the tasks of $worker alone" 100 "$(awk '{ print $2 }' alone)"
 done
-for worker in "${workers[@]}"; do
+# Each into a file of its own: one may write its line in pieces (PYTHONUNBUFFERED).
+for number in "${!workers[@]}"; do
     # shellcheck disable=SC2086 # a command and its arguments
-    "${on_vshmem[@]}" $worker >>together &
+    "${on_vshmem[@]}" ${workers[number]} >"worker.$number" &
 done
 equal "the boss of four" "the sum of the squares up to 10000 is 333383335000" \
     "$("${on_vshmem[@]}" ./boss 10000 4)"
 wait
+cat worker.[0-9] >together
 equal "the workers" "C PHP Perl Python" "$(LC_ALL=C sort together | cut -d: -f1 | tr '\n' ' ' | sed 's/ $//')"
 equal "their tasks" 10000 "$(awk '{ sum += $2 } END { print sum }' together)"
 "${on_vshmem[@]}" ipcrm -Q 0x7461736b
