@@ -52,4 +52,13 @@ status=0
 "$vshmem" check /nonexistent/pool 2>err.log || status=$?
 [ "$status" -eq 125 ] || fail "of a pool that is not there, vshmem check ended with $status"
 grep -q 'nonexistent' err.log || fail "vshmem check says: $(cat err.log)"
+# A pool that another version made is listed as what it is, and can be removed.
+old=old-$$
+"$vshmem" pool create "$old" --size 4M
+printf '\377' | dd of="$("$vshmem" pool ls | awk -v name="$old" '$1 == name { print $NF }')" bs=1 seek=8 \
+    conv=notrunc status=none
+"$vshmem" pool ls >pools.log 2>pools.err
+grep -q "^$old .* unusable " pools.log || fail "pool ls shows $(cat pools.log)"
+grep -q "$old: the pool has layout version 255, .*: vshmem pool rm $old\$" pools.err || fail "pool ls says $(cat pools.err)"
+"$vshmem" pool rm "$old"
 echo "damaged"

@@ -149,9 +149,16 @@ fn show(pools: &[Listed], json: bool) -> Result<()> {
         eprintln!("vshmem: there are no pools with a name. Pools that are given by path are not listed.");
     }
     let mut table = Table::new("NAME  SIZE  USED  MODE  ACCESS  PATH");
-    for Listed { name, path, size, used, mode, access, .. } in pools {
+    for Listed { name, path, size, used, mode, access, unusable, .. } in pools {
         let mode = format!("{mode:03o}");
-        table.row(&[name, &size::show(*size), &size::show(*used), &mode, access, path]);
+        let access = if unusable.is_some() { "unusable".into() } else { access.to_string() };
+        table.row(&[name, &size::show(*size), &size::show(*used), &mode, &access, path]);
     }
-    print(&table.layout())
+    print(&table.layout())?;
+    for Listed { name, unusable, .. } in pools {
+        if let Some(why) = unusable {
+            eprintln!("vshmem: {name}: {why}. If nobody needs what is in it: vshmem pool rm {name}");
+        }
+    }
+    Ok(())
 }

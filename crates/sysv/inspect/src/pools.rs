@@ -42,6 +42,8 @@ pub struct Listed {
     pub mode: u32,
     /// All of its memory is reserved.
     pub reserved: bool,
+    /// Why this version can't use it, as one that another version made; null: it can.
+    pub unusable: Option<String>,
     /// The way in which this kernel reaches it.
     #[serde(flatten)]
     pub access: Access,
@@ -299,9 +301,11 @@ pub fn list() -> Result<Vec<Listed>> {
     }
     let devices = all.len();
     list_local(&mut |found| {
+        let (uuid, unusable) = looked(vshmem_transport::open(&found.pool).ok().map(OpenPool::of));
         all.push(Listed {
             name: String::from_utf8_lossy(found.pool.name()).into_owned(),
-            uuid: OpenPool::open(&found.pool).ok().and_then(|pool| pool.uuid()),
+            uuid,
+            unusable,
             path: found.pool.path().to_string_lossy().into_owned(),
             size: found.size,
             used: found.used,
@@ -316,15 +320,25 @@ pub fn list() -> Result<Vec<Listed>> {
     Ok(all)
 }
 
+/// A pool's UUID, or why it can't be used; neither of one that can't be opened.
+fn looked(opened: Option<std::result::Result<OpenPool, String>>) -> (Option<Uuid>, Option<String>) {
+    match opened {
+        None => (None, None),
+        Some(Ok(pool)) => (pool.uuid(), None),
+        Some(Err(why)) => (None, Some(why)),
+    }
+}
+
 /// The pool behind a device. Closes it.
 fn device(pool: &PoolRef, handle: Handle) -> Option<Listed> {
     let path = handle.path().to_string_lossy().into_owned();
     let (size, access) = (handle.mem().len() as u64, Access::of(&handle));
-    let uuid = OpenPool::of(handle).ok().and_then(|pool| pool.uuid());
+    let (uuid, unusable) = looked(Some(OpenPool::of(handle)));
     let mode = fs::metadata(&path).ok()?.mode() & 0o7777;
     Some(Listed {
         name: String::from_utf8_lossy(pool.name()).into_owned(),
         uuid,
+        unusable,
         path,
         size,
         used: size,
