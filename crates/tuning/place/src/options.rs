@@ -20,7 +20,7 @@ pub struct Options {
     #[arg(long, default_value_t = 1, conflicts_with = "advise")]
     pub cpus: u32,
     /// Memory of each machine
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse, conflicts_with = "advise")]
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size::parse, conflicts_with = "advise")]
     pub memory: u64,
     /// Where vCPUs may run [default: the file's, or numa-first]
     #[arg(long, value_parser = policies(), conflicts_with = "advise")]

@@ -124,6 +124,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn machines_have_as_much_memory_as_up_gives_them() {
+        use clap::Parser;
+        use vshmem_cluster::description::machines::DEFAULT_MEMORY;
+        assert_eq!(Options::parse_from(["place"]).memory, DEFAULT_MEMORY.0);
+    }
+
+    #[test]
     fn a_machine_that_only_prefers_its_pages_does_without() {
         let taken =
             Taken { pages_left: [(2 << 20, [(0, 8 << 20), (1, 8 << 20)].into())].into(), ..Taken::default() };

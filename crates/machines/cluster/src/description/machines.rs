@@ -16,7 +16,8 @@ const MAX_NAMES: usize = 400;
 /// The machines of a description that names none.
 const DEFAULT_COUNT: u32 = 2;
 const DEFAULT_CPUS: u32 = 1;
-const DEFAULT_MEMORY: Size = Size(512 << 20);
+/// Memory of a machine whose description says nothing of it.
+pub const DEFAULT_MEMORY: Size = Size(512 << 20);
 /// Bytes of the least memory of a machine.
 const MIN_MEMORY: u64 = 128 << 20;
 /// Bytes of the least memory of a slim machine. Debian's kernel takes 48 MiB of it before any program runs,
