@@ -153,6 +153,7 @@ if [ -n "$far" ]; then
     kill "${others[@]}"
     others=()
     code "the machine has noticed nothing" 0 vshmem exec vm0 -- true
+    vshmem exec vm0 -- true 2>/dev/null || { vshmem ps && vshmem logs vm0 | tail -n 20; }
     echo "        $before pages before, $(far_pages vm0) after; $(grep -c 'of memory' "$work/balanced") moves"
 else
     echo "skip    memory that is far from processors: each memory node has some"

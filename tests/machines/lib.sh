@@ -168,7 +168,7 @@ but_of_others() {
     if [ "$shared" = "$VSHMEM_CLUSTER" ] || [ ! -e "$XDG_RUNTIME_DIR/vshmem/$shared" ]; then
         cat
     else
-        grep -v -e '/vshmem$' -e "/vshmem/$shared\$" -e "/vshmem/$shared[/.]" || true
+        grep -v -e '/vshmem$' -e "/vshmem/${shared}\$" -e "/vshmem/${shared}[/.]" || true
     fi
 }
 
