@@ -59,6 +59,7 @@ printf '\377' | dd of="$("$vshmem" pool ls | awk -v name="$old" '$1 == name { pr
     conv=notrunc status=none
 "$vshmem" pool ls >pools.log 2>pools.err
 grep -q "^$old .* unusable " pools.log || fail "pool ls shows $(cat pools.log)"
-grep -q "$old: the pool has layout version 255, .*: vshmem pool rm $old\$" pools.err || fail "pool ls says $(cat pools.err)"
+grep -q "$old: the pool has layout version 255, .*: vshmem pool rm $old\$" pools.err ||
+    fail "pool ls says $(cat pools.err)"
 "$vshmem" pool rm "$old"
 echo "damaged"
