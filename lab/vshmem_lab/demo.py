@@ -176,7 +176,8 @@ def _filled(run: analysis.Run, claim: Claim) -> str:
         raise Failed(f"{theirs.contender} was compared with {theirs.reference or 'nothing'}.")
     if against is None or not against.real:
         return f"{said}; that may be noise."
-    return f"{said}, {times(against.ratio)} times as long."
+    # Of the figures that are shown; the report's is that of the pairs.
+    return f"{said}, {times(theirs.summary.median / ours.summary.median)} times as long."
 
 
 def report(run: analysis.Run, folder: Path) -> str:
