@@ -48,7 +48,8 @@ grep -q '^SHMMNI .* 1$' listed && grep -q '^SEMMNS .* 5$' listed || fail "lsipc 
 limits() { sed -n 's/^max queues system wide = //p; s/^max number of segments = //p'; }
 wanted=$("${on_vshmem[@]}" lsipc --raw -o RESOURCE,LIMIT | sed -n 's/^MSGMNI //p; s/^SHMMNI //p')
 equal "ipcs's limits" "$wanted" "$("${on_vshmem[@]}" ipcs -l | limits)"
-remove -a
-equal "after ipcrm -a" "segments 0, sets 0, queues 0" "$(objects)"
+# Newer ones remove POSIX objects, too, if it is not said which.
+for kind in shm sem msg; do remove --all=$kind; done
+equal "after ipcrm --all" "segments 0, sets 0, queues 0" "$(objects)"
 equal "ipcs then" "0" "$("${on_vshmem[@]}" ipcs | grep -c '^0x')"
 echo "ipcmk, ipcs, lsipc and ipcrm of each kind"
