@@ -14,7 +14,8 @@ export UCX_TLS=sysv,self UCX_MEM_MMAP_HOOK_MODE=none
 # More processes than cores, and as root, are what we want here.
 export HYDRA_LAUNCHER=fork
 
-needs_sysv mpiexec.mpich -n 2 ./ring
+# Of one rank by itself: mpiexec of MPICH 4.2 ends with 0, now and then, when its ranks were killed.
+needs_sysv ./ring
 for processes in 2 3; do
     mpiexec.mpich -n $processes "${on_vshmem[@]}" ./ring >ring.log 2>&1 || {
         cat ring.log
