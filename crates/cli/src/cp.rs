@@ -103,7 +103,7 @@ impl Copy<'_> {
         command
     }
 
-    /// What a command in a machine prints, up to a length that no honest one reaches.
+    /// The output of a command in a machine, of [`MAX_PRINTED`] bytes at the most.
     fn ask(&self, machine: &str, script: &str, words: &[&OsStr]) -> Result<Vec<u8>> {
         let failed = || "could not start vshmem exec".into();
         let mut child =
@@ -133,7 +133,8 @@ impl Copy<'_> {
         let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
         let place = Directory::open(parent.unwrap_or(Path::new(".")))?;
         if kind != b"directory\n" {
-            return self.fetch_file(machine, source, &place, name);
+            let mode = self.ask(machine, "stat -L -c %a -- \"$1\"", &[source])?;
+            return self.fetch_file(machine, source, octal(mode.trim_ascii()).unwrap_or(0o644), &place, name);
         }
         if !self.recursive {
             return Err(error!("{machine}:{from} is a directory").hint("Copy it with -r.").code(1));
@@ -155,7 +156,7 @@ impl Copy<'_> {
                 }
                 (b'f', Some(name)) => {
                     let from = Path::new(from).join(path);
-                    self.fetch_file(machine, from.as_os_str(), &top.below(path.parent())?, name)?;
+                    self.fetch_file(machine, from.as_os_str(), mode, &top.below(path.parent())?, name)?;
                 }
                 _ => (),
             }
@@ -164,11 +165,16 @@ impl Copy<'_> {
         directories.into_iter().rev().try_for_each(|(path, mode)| top.below(Some(path))?.set_mode(mode))
     }
 
-    /// Copies a file from a machine. It is there whole, or not at all.
-    fn fetch_file(&self, machine: &str, from: &OsStr, place: &Directory, name: &OsStr) -> Result<()> {
-        let mode = self.ask(machine, "stat -L -c %a -- \"$1\"", &[from])?;
-        let mode = std::str::from_utf8(&mode).ok().and_then(|mode| u32::from_str_radix(mode.trim(), 8).ok());
-        place.write(name, mode.unwrap_or(0o644) & 0o777, |file| {
+    /// Copies a file of this mode from a machine. It is there whole, or not at all.
+    fn fetch_file(
+        &self,
+        machine: &str,
+        from: &OsStr,
+        mode: u32,
+        place: &Directory,
+        name: &OsStr,
+    ) -> Result<()> {
+        place.write(name, mode & 0o777, |file| {
             let mut command = self.in_machine(machine, "exec cat -- \"$1\"", &[from]);
             let status = command.stdout(file).status().explain(|| "could not start vshmem exec".into())?;
             match status.code() {
@@ -235,6 +241,11 @@ impl Copy<'_> {
     }
 }
 
+/// An octal number, as commands print modes.
+fn octal(digits: &[u8]) -> Option<u32> {
+    u32::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+}
+
 /// A mode without what this process's umask takes away, as of files that it makes.
 fn masked(mode: u32) -> Mode {
     let mask = umask(Mode::empty());
@@ -254,8 +265,7 @@ impl Listed<'_> {
     /// Of a line such as `d755 a/b`. An error if it names what is not in the directory.
     fn of<'a>(entry: &'a [u8], machine: &str) -> Result<Listed<'a>> {
         let at = entry.iter().position(|byte| *byte == b' ').unwrap_or(0);
-        let mode = std::str::from_utf8(entry.get(1..at).unwrap_or_default());
-        let mode = mode.ok().and_then(|mode| u32::from_str_radix(mode, 8).ok()).unwrap_or(0o700) & 0o777;
+        let mode = octal(entry.get(1..at).unwrap_or_default()).unwrap_or(0o700) & 0o777;
         let path = Path::new(OsStr::from_bytes(&entry[(at + 1).min(entry.len())..]));
         match path.components().all(|part| matches!(part, Component::Normal(_))) {
             true => Ok(Listed { kind: entry[0], mode, path }),

@@ -8,6 +8,7 @@ use crate::table::{member_row, or_dash, waiter_row, Table, MEMBER_HEADING, WAITE
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::fmt::Display;
 use vshmem_base::{user, Error, Result};
 use vshmem_inspect::contents::{contents, remove, Contents, Kind, Target};
@@ -149,19 +150,20 @@ type Titled = (String, Table);
 /// The tables of IPC objects, of the kinds that are asked for.
 fn objects(contents: &Contents, ipcs: &Ipcs) -> Vec<Titled> {
     let all = !(ipcs.shmems || ipcs.queues || ipcs.semaphores);
+    let mut owners = Owners::default();
     let mut out = Vec::new();
     if all || ipcs.shmems {
         let mut table = Table::new("KEY  ID  OWNER  PERMS  BYTES  NATTCH  CREATOR  LAST");
         for Segment { object, size, attached, creator, last, removed } in &contents.segments {
             let own: [&dyn Display; 4] = [size, attached, &label(creator), &label(last)];
-            object_row(&mut table, object, *removed, &own);
+            object_row(&mut table, object, *removed, &mut owners, &own);
         }
         out.push((segments_title(contents), table));
     }
     if all || ipcs.semaphores {
         let mut table = Table::new("KEY  ID  OWNER  PERMS  NSEMS  WAITING");
         for Set { object, count } in &contents.sets {
-            object_row(&mut table, object, false, &[count, &object.waiting]);
+            object_row(&mut table, object, false, &mut owners, &[count, &object.waiting]);
         }
         out.push(("Semaphore sets".into(), table));
     }
@@ -169,7 +171,7 @@ fn objects(contents: &Contents, ipcs: &Ipcs) -> Vec<Titled> {
         let mut table = Table::new("KEY  ID  OWNER  PERMS  BYTES  MSGS  SENDER  RECEIVER  WAITING");
         for Queue { object, bytes, messages, sender, receiver, .. } in &contents.queues {
             let own: [&dyn Display; 5] = [bytes, messages, &label(sender), &label(receiver), &object.waiting];
-            object_row(&mut table, object, false, &own);
+            object_row(&mut table, object, false, &mut owners, &own);
         }
         out.push(("Message queues".into(), table));
     }
@@ -209,12 +211,22 @@ fn label(process: &Option<Process>) -> String {
     or_dash(process.as_ref().map(|process| &process.label))
 }
 
+/// The names of owners, each of which the system is asked for once.
+#[derive(Default)]
+struct Owners(HashMap<u32, String>);
+
+impl Owners {
+    /// A user's name, or number.
+    fn name(&mut self, user: u32) -> &str {
+        self.0.entry(user).or_insert_with(|| user::name(user).unwrap_or_else(|| user.to_string()))
+    }
+}
+
 /// Adds an IPC object, with cells of its kind. A removed segment has no key any more.
-fn object_row(table: &mut Table, object: &Object, removed: bool, own: &[&dyn Display]) {
+fn object_row(table: &mut Table, object: &Object, removed: bool, owners: &mut Owners, own: &[&dyn Display]) {
     let key = if removed { "(removed)".into() } else { format!("{:#010x}", object.key) };
-    let owner = user::name(object.uid).unwrap_or_else(|| object.uid.to_string());
     let mode = format!("{:03o}", object.mode);
-    let all: [&dyn Display; 4] = [&key, &object.id, &owner, &mode];
+    let all: [&dyn Display; 4] = [&key, &object.id, &owners.name(object.uid), &mode];
     table.row(&[&all, own].concat());
 }
 

@@ -131,10 +131,7 @@ pub fn restart(restart: &Restart) -> Result<u8> {
 /// Lists machines.
 pub fn ps(ps: &Ps) -> Result<u8> {
     let (attached, listed) = (attached_machines()?, list()?);
-    let all = All {
-        clusters: listed.iter().map(Cluster::of).collect(),
-        attached: attached.iter().map(AttachedMachine::of).collect(),
-    };
+    let all = All::of(&listed, &attached);
     if ps.json {
         return print_document(all).map(|()| 0);
     }
@@ -166,21 +163,24 @@ pub fn ps(ps: &Ps) -> Result<u8> {
     Ok(0)
 }
 
-/// What `ps --json` prints, as a value.
+/// The document of `ps --json`, as a value.
 ///
 /// # Errors
 /// Machines can't be listed.
 pub fn snapshot() -> Result<serde_json::Value> {
     let (attached, listed) = (attached_machines()?, list()?);
-    let clusters = listed.iter().map(Cluster::of).collect();
-    let all = All { clusters, attached: attached.iter().map(AttachedMachine::of).collect() };
-    serde_json::to_value(all).explain(|| "writing what there is of machines".into())
+    serde_json::to_value(All::of(&listed, &attached)).explain(|| "writing what there is of machines".into())
 }
 
 /// The columns that fit a terminal of 80.
 const COLUMNS: [&str; 8] = ["CLUSTER", "VM", "STATE", "UP", "ADDRESS", "PROCESSES", "WAITING", "POOLS"];
 
-impl All<'_> {
+impl<'a> All<'a> {
+    fn of(listed: &'a [Listed], attached: &'a [AttachedStatus]) -> All<'a> {
+        let clusters = listed.iter().map(Cluster::of).collect();
+        All { clusters, attached: attached.iter().map(AttachedMachine::of).collect() }
+    }
+
     fn table(&self) -> Table {
         let mut table = Table::new(
             "CLUSTER  VM  STATE  ACCEL  CPUS  MEMORY  POOL  DOORBELL  ADDRESS  PID  UP  PROCESSES  WAITING  NODES  PAGES  POOLS",

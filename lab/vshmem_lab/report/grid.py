@@ -33,7 +33,7 @@ def details(table: Table) -> Grid | None:
     """What only some readers want of a case; None if there is nothing."""
     shown = [(line, _detailed(table, line)) for line in table.lines if line.summary]
     out = _grid(f"{table.title}, in detail", _DETAILS, shown)
-    if len(out.head) <= len({"contender", "size"} & set(out.head)):
+    if set(out.head) <= {"contender", "size"}:
         return None
     if "p50" in out.head:
         out.notes.append(SINGLE)

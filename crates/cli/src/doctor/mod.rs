@@ -166,7 +166,7 @@ pub fn doctor(doctor: Doctor) -> Result<u8> {
 /// The findings of all checks on this host now.
 ///
 /// # Errors
-/// What an earlier `--fix` has saved can't be read.
+/// The state that an earlier `--fix` has saved can't be read.
 pub fn findings() -> Result<Vec<Finding>> {
     let system = System::asking(monitor::ask, monitor::recorded());
     let saved = Saved::read(&state::of_fix(), &system)?;

@@ -1,8 +1,8 @@
 //! `vshmem top --web`: a page for a browser of this host. It shows and changes nothing.
 //!
-//! It is served on the loopback interface alone, where every user of the host can connect. So each request
-//! needs a token that is in the printed address and nowhere else, and names the host by an address: no page
-//! of another site reads it through a name that leads here.
+//! The page is served on the loopback interface alone, where every user of the host can connect. So each
+//! request needs a token that is in the printed address and nowhere else, and names the host by an address:
+//! no page of another site reads it through a name that leads here.
 
 use super::watch::Watch;
 use crate::doctor;
@@ -31,7 +31,7 @@ const EXAMINED_EACH: Duration = Duration::from_secs(600);
 /// Time that the loop waits for a request, before it looks for signals.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What the page shows.
+/// The contents of the page.
 #[derive(Serialize)]
 struct Shown<'a> {
     /// Processors of this host.
@@ -39,7 +39,7 @@ struct Shown<'a> {
     /// The machines, as `vshmem ps --json` has them.
     machines: serde_json::Value,
     pools: Vec<Pool>,
-    /// What the doctor has found; null: it is not done yet.
+    /// The doctor's findings; null: it is not done yet.
     findings: Option<&'a [Finding]>,
 }
 
@@ -133,7 +133,7 @@ pub fn serve(mut watch: Watch, address: &str, interval: Duration) -> Result<u8> 
     }
 }
 
-/// What there is to see, as JSON; or why it can't be seen.
+/// The contents of the page as JSON, or the error for which there are none.
 fn shown(watch: &mut Watch, examined: &Examined) -> String {
     let all = watch.sample().and_then(|()| machines::snapshot()).and_then(|machines| {
         examined.with(|findings| {
@@ -146,7 +146,7 @@ fn shown(watch: &mut Watch, examined: &Examined) -> String {
     all.unwrap_or_else(|why| serde_json::json!({ "error": why.to_string() }).to_string())
 }
 
-/// Whether a request has the token, and names this host by an address.
+/// True if a request has the token, and names this host by an address.
 fn is_allowed(request: &Request<'_>, token: &str) -> bool {
     let given = request.query.split('&').find_map(|word| word.strip_prefix("token="));
     let host = request.host.unwrap_or_default();
