@@ -47,7 +47,7 @@ on_host() {
 # The same with --json, whose output must have the shape that its schema says.
 in_shape() {
     local document=$1 status=0 said
-    [ "$document" != pool ] || document=pool-ls
+    case $document in pool | template) document=$document-ls ;; esac
     said=$(timeout --kill-after=10 $((${LIMIT:-120} * slow)) "$VSHMEM_BIN" "$@") || status=$?
     if [ -n "$said" ]; then
         /usr/bin/python3 "$MACHINES_ROOT/tests/schema.py" "$document" <<<"$said" ||
@@ -176,7 +176,7 @@ but_of_others() {
 # boots: $work/initramfs.
 boot_one_for_its_files() {
     local up
-    LIMIT=300 vshmem up -n 1 --no-net >"$work/up" 2>&1 &
+    LIMIT=300 vshmem up -n 1 --no-net --cold >"$work/up" 2>&1 &
     up=$!
     until cp "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/initramfs" "$work/initramfs" 2>/dev/null &&
         pgrep -f "^qemu-system-x86_64 -name vshmem-$VSHMEM_CLUSTER-vm0 " >"$work/out"; do

@@ -1,7 +1,7 @@
 //! ELF files: the program loader's path, segments and sections, and a copy without the parts that are never
 //! loaded, since debug information makes up most of a binary.
 
-use elf::abi::{PT_INTERP, PT_LOAD};
+use elf::abi::{DT_NEEDED, DT_SONAME, PT_INTERP, PT_LOAD};
 use elf::endian::AnyEndian;
 use elf::file::Class;
 use elf::segment::ProgramHeader;
@@ -25,6 +25,27 @@ pub fn interpreter(bytes: &[u8]) -> Option<String> {
     let raw = *segments(bytes, PT_INTERP).first()?;
     let text = raw.strip_suffix(b"\0").unwrap_or(raw);
     String::from_utf8(text.to_vec()).ok()
+}
+
+/// The libraries that a program or library is linked with, by their names.
+pub fn needed(bytes: &[u8]) -> Vec<String> {
+    dynamic(bytes, DT_NEEDED)
+}
+
+/// The name by which others are linked with a library, if it has one.
+pub fn soname(bytes: &[u8]) -> Option<String> {
+    dynamic(bytes, DT_SONAME).pop()
+}
+
+/// The names in the dynamic section under this tag.
+fn dynamic(bytes: &[u8], tag: i64) -> Vec<String> {
+    let all = parse(bytes).and_then(|file| {
+        let common = file.find_common_data().ok()?;
+        let (entries, names) = (common.dynamic?, common.dynsyms_strs?);
+        let found = entries.iter().filter(|entry| entry.d_tag == tag);
+        Some(found.filter_map(|entry| Some(names.get(entry.d_val() as usize).ok()?.to_owned())).collect())
+    });
+    all.unwrap_or_default()
 }
 
 /// The bytes of all segments of one type.
@@ -95,6 +116,16 @@ mod tests {
     }
 
     #[test]
+    fn libraries_have_names() {
+        let bytes = own_binary();
+        let libraries = needed(&bytes);
+        if interpreter(&bytes).is_some() {
+            assert!(libraries.iter().any(|name| name.starts_with("libc.so")), "{libraries:?}");
+        }
+        assert_eq!(soname(&bytes), None, "it is a program");
+    }
+
+    #[test]
     fn finds_a_section_by_name() {
         let bytes = own_binary();
         assert!(section(&bytes, ".text").is_some_and(|text| text.len() > 1000));
@@ -105,14 +136,14 @@ mod tests {
     fn damaged_files_are_refused_without_a_crash() {
         let whole = own_binary();
         for len in 0..300 {
-            let _ = (interpreter(&whole[..len]), section(&whole[..len], ".text"));
+            let _ = (interpreter(&whole[..len]), section(&whole[..len], ".text"), needed(&whole[..len]));
             assert_eq!(loaded_part(&whole[..len]), &whole[..len]);
         }
         let mut wild = whole[..4096].to_vec();
         for at in 0x20..0x40 {
             let kept = wild[at];
             wild[at] = 0xff;
-            let _ = (interpreter(&wild), section(&wild, ".text"), loaded_part(&wild));
+            let _ = (interpreter(&wild), section(&wild, ".text"), loaded_part(&wild), needed(&wild));
             wild[at] = kept;
         }
     }

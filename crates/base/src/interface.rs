@@ -58,6 +58,18 @@ pub fn with_mac(mac: &str) -> Option<String> {
     found.file_name().into_string().ok()
 }
 
+/// Gives an interface that is down this address, such as `52:54:00:77:00:01`.
+pub fn set_mac(interface: &str, mac: &str) -> io::Result<()> {
+    let mut request = request(interface);
+    let mut address = libc::sockaddr { sa_family: libc::ARPHRD_ETHER, sa_data: [0; 14] };
+    for (to, byte) in address.sa_data.iter_mut().zip(mac.split(':')) {
+        let byte = u8::from_str_radix(byte, 16).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        *to = byte as libc::c_char;
+    }
+    request.ifr_ifru.ifru_hwaddr = address;
+    ioctl(&UdpSocket::bind("0.0.0.0:0")?, libc::SIOCSIFHWADDR, &mut request)
+}
+
 /// Adds an interface to a bridge, which it leaves when it ceases to be.
 pub fn add_to_bridge(bridge: &str, interface: &str) -> io::Result<()> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;

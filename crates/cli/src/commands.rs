@@ -21,6 +21,7 @@ use crate::rsh::Rsh;
 use crate::run::{Exec, Run, Shell};
 use crate::schema::Documents;
 use crate::ssh::Ssh;
+use crate::template::Template;
 use crate::top::Top;
 use crate::up::Up;
 use crate::xen::Xen;
@@ -98,6 +99,9 @@ pub enum Command {
     Grow(Grow),
     /// Remove machines from a cluster that runs
     Shrink(Shrink),
+    /// Make, list and remove templates, from which machines start fast
+    #[command(subcommand)]
+    Template(Template),
     /// Start machines again that died, with the pools that they had
     Repair(Repair),
     /// Grant a pool to running machines

@@ -10,8 +10,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Machines",
         &[
-            "ps", "exec", "shell", "cp", "logs", "ssh", "grow", "shrink", "restart", "repair", "devices",
-            "attach", "detach",
+            "ps", "exec", "shell", "cp", "logs", "ssh", "grow", "shrink", "restart", "repair", "template",
+            "devices", "attach", "detach",
         ],
     ),
     ("Pools", &["pool", "grant", "revoke", "ipcs", "ipcrm", "check", "top"]),

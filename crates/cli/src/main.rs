@@ -37,6 +37,7 @@ mod run;
 mod schema;
 mod ssh;
 mod table;
+mod template;
 #[cfg(test)]
 mod tests;
 mod top;
@@ -121,6 +122,7 @@ fn perform(command: Command, further: Vec<more::More>) -> Result<u8> {
         Command::Ipcs(ipcs) => ipcs::ipcs(&ipcs),
         Command::Ipcrm(ipcrm) => ipcs::ipcrm(&ipcrm),
         Command::Check(check) => check::check(&check),
+        Command::Template(what) => template::template(&what),
         Command::Top(top) => top::top(&top),
         Command::Agent(agent) => agent::agent(&agent),
         Command::Xen(xen) => xen::xen(xen),

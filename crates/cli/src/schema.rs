@@ -35,6 +35,8 @@ pub enum Documents {
     Ps,
     /// vshmem revoke, each line
     Revoke,
+    /// vshmem template ls
+    TemplateLs,
     /// vshmem top, each line
     Top,
 }
@@ -61,6 +63,7 @@ fn schema_of(which: Documents) -> Schema {
         Documents::PoolLs => document::schema::<crate::pools::All<'_>>(),
         Documents::Ps => document::schema::<crate::machines::All<'_>>(),
         Documents::Revoke => document::schema::<crate::grants::Revoked<'_>>(),
+        Documents::TemplateLs => document::schema::<crate::template::All>(),
         Documents::Top => document::schema::<crate::top::Line<'_>>(),
     }
 }

@@ -169,7 +169,7 @@ fn advice(cluster: &str, machine: &str) -> String {
 }
 
 /// The launcher and the options that a command line means.
-fn options(up: &Up) -> Result<(&'static dyn Launcher, ClusterOptions)> {
+pub fn options(up: &Up) -> Result<(&'static dyn Launcher, ClusterOptions)> {
     let mut description = of_options(up)?;
     let file = up.file.as_deref().map(File::read).transpose()?;
     if let Some(file) = &file {

@@ -17,7 +17,7 @@ if [ -n "${MACHINES_FULL:-}" ]; then
     compared="$compared debian"
 fi
 "${CC:-cc}" -O2 -static -o "$work/fwq" "$programs/fwq.c"
-if ! LIMIT=1600 vshmem up "$work/slim.toml" --timeout 1500 >"$work/up" 2>&1; then
+if ! LIMIT=1600 vshmem up "$work/slim.toml" --cold --timeout 1500 >"$work/up" 2>&1; then
     failed "slim machines come up" "$(cat "$work/up")"
     exit 1
 fi
@@ -109,7 +109,7 @@ QEMU
     chmod -R a+rx "$work/counted"
     printf '[[machines]]\nname = "vm0"\nimage = "slim"\nmemory = "176M"\n' >"$work/slim.toml"
     LIMIT=300 PATH=$work/counted:$PATH code "a slim machine comes up whose instructions are counted" 0 \
-        vshmem up "$work/slim.toml" --timeout 250
+        vshmem up "$work/slim.toml" --cold --timeout 250
     echo "        its first program ran after $(first vm0) s, and it took commands after $(began vm0) s"
     # Linux 6.12 does more than 6.1 before.
     case $(vshmem exec vm0 -- cat /proc/sys/kernel/osrelease) in 6.1.*) most=1 ;; *) most=1.2 ;; esac
@@ -124,7 +124,7 @@ boots=0 wrong=
 while [ "$boots" -lt "${CLOCK_BOOTS:-0}" ]; do
     sed -e "s/^memory = .*/memory = \"176M\"\ncount = 8/" -e 's/^name = "vm0"$//' "$work/slim.toml" \
         >"$work/eight.toml"
-    LIMIT=900 vshmem up "$work/eight.toml" --timeout 850 >"$work/up" 2>&1 || break
+    LIMIT=900 vshmem up "$work/eight.toml" --cold --timeout 850 >"$work/up" 2>&1 || break
     for n in 0 1 2 3 4 5 6 7; do
         pace=$(keeps_pace "vm$n") || wrong="$wrong vm$n in round $((boots / 8)): $pace"
         printf '        clock of vm%s: %s\n' "$n" "$pace"

@@ -9,6 +9,8 @@ use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use vshmem_cluster::host::names;
+use vshmem_hypervisor::template::store::Store;
+use vshmem_hypervisor::template::templates::SHORT;
 use vshmem_inspect::pools::{find, name_of};
 
 /// The tag of candidates that are files.
@@ -22,6 +24,14 @@ pub fn is_file(candidate: &CompletionCandidate) -> bool {
 /// Clusters.
 pub fn clusters() -> ArgValueCandidates {
     ArgValueCandidates::new(|| candidates(names::clusters()))
+}
+
+/// Templates, by the beginnings of their names.
+pub fn templates() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let all = Store::open().and_then(|store| store.list()).unwrap_or_default();
+        candidates(all.into_iter().map(|listed| listed.id[..SHORT].to_owned()))
+    })
 }
 
 /// Machines of the cluster that the line names.

@@ -14,7 +14,7 @@ const HINT: &str = "Leave out what has the MPI talk otherwise (Open MPI: pml, bt
 /// The file that UCX writes; `%p` is the rank's pid. The name can't be guessed, so no link can be there
 /// before.
 pub fn log_file() -> Result<String> {
-    let name: String = random::bytes()?.iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = random::hex::<16>()?;
     Ok(format!("/tmp/vshmem-mpirun-{name}.%p"))
 }
 

@@ -96,7 +96,7 @@ impl Examined {
 /// Serves the page until a signal ends it.
 pub fn serve(mut watch: Watch, address: &str, interval: Duration) -> Result<u8> {
     let mut endpoint = Endpoint::listen(loopback(address)?)?;
-    let token: String = random::bytes()?.iter().map(|byte| format!("{byte:02x}")).collect();
+    let token = random::hex::<16>()?;
     interrupt::watch();
     let at = endpoint.address.clone();
     print(&format!("http://{at}/?token={token}\n"))?;

@@ -9,7 +9,7 @@ use super::hypervisor::table;
 use super::names::write_hosts;
 use super::skeleton::{make_directory, skeleton};
 use super::supervised::Supervised;
-use super::{exported, sys, uplink};
+use super::{exported, sys, template, uplink};
 use crate::settings::{hosts_file, Settings, DRIVER, PROBE_MARK};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -24,6 +24,7 @@ use vshmem_base::error::{Explain, Result};
 use vshmem_base::interface;
 use vshmem_session::agent::serve::Agent;
 use vshmem_session::share::{Share, ROOT_TAG, WRITABLE_TAG};
+use vshmem_transport::given::SETTINGS;
 
 /// The directory of modules in the initramfs; their names begin with numbers in the order of loading.
 pub const MODULES: &str = "/modules";
@@ -47,12 +48,16 @@ fn start() -> Result<()> {
         }
     }
     let line = fs::read_to_string("/proc/cmdline").explain(|| "reading /proc/cmdline".into())?;
-    let settings = Settings::from_command_line(&line)?;
+    let mut settings = Settings::from_command_line(&line)?;
     if settings.probe {
         print(PROBE_MARK);
         return Ok(());
     }
     let driver_failed = load_modules()?;
+    let thaws = settings.template;
+    if thaws {
+        settings = template::await_settings()?;
+    }
     let layers = match settings.slim {
         true => {
             slim_root(&settings)?;
@@ -65,6 +70,9 @@ fn start() -> Result<()> {
             layers
         }
     };
+    if thaws {
+        tell_programs(&settings.to_command_line())?;
+    }
     if let Some(why) = driver_failed {
         table::of(&settings.launcher).driver_failed(&why);
     }
@@ -74,6 +82,14 @@ fn start() -> Result<()> {
     table::of(&settings.launcher).set_pool_owner(settings.uid)?;
     let shared = settings.shares.iter().map(|share| share.path.clone()).collect();
     serve(&settings, supervised, Copies::new(layers, shared))
+}
+
+/// Has programs read these settings, where the kernel's command line has none.
+pub fn tell_programs(settings: &str) -> Result<()> {
+    let file = Path::new(std::str::from_utf8(SETTINGS.to_bytes()).expect("it is plain text"));
+    fs::create_dir_all(file.parent().unwrap_or(Path::new("/")))
+        .and_then(|()| fs::write(file, settings))
+        .explain(|| format!("could not write {}", file.display()))
 }
 
 /// Serves commands, and keeps the front end and another process running, until the machine is turned off.
@@ -268,6 +284,12 @@ fn mount_own(kind: &str, target: &str, options: &str) -> Result<()> {
         .explain(|| format!("could not mount {target}"))
 }
 
+/// Writes a line into a file of the private layer, and not into the host's.
+fn own_file(path: &str, line: &str) -> std::io::Result<()> {
+    let _ = fs::remove_file(path);
+    fs::write(path, format!("{line}\n"))
+}
+
 /// Sets host name and networks. Returns the process that they need, if they need one.
 fn identify(settings: &Settings) -> Result<Option<Supervised>> {
     sethostname(settings.name.as_bytes()).explain(|| "could not set the machine's name".into())?;
@@ -279,9 +301,10 @@ fn identify(settings: &Settings) -> Result<Option<Supervised>> {
     }
     // Into the private layer; the host's own files don't change.
     let _ = write_hosts(&hosts);
-    let hostname = Path::new("/etc/hostname");
-    let _ = fs::remove_file(hostname);
-    let _ = fs::write(hostname, format!("{}\n", settings.name));
+    let _ = own_file("/etc/hostname", &settings.name);
+    // Programs take machines with one id for one machine.
+    let id = fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
+    let _ = own_file("/etc/machine-id", &id.trim().replace('-', ""));
     match settings.uplink.as_ref().map(uplink::set_up).transpose() {
         Ok(supervised) => Ok(supervised.flatten()),
         Err(error) => {

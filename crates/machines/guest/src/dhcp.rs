@@ -23,7 +23,7 @@ pub fn lease(name: &str) -> Result<()> {
     let mac: EthernetAddress = mac.trim().parse().map_err(|()| error!("{name} has no Ethernet address"))?;
     let mut device = RawSocket::new(name, Medium::Ethernet).explain(failed)?;
     let mut config = Config::new(mac.into());
-    let [seed @ .., _, _, _, _, _, _, _, _] = random::bytes()?;
+    let seed = random::bytes::<8>()?;
     config.random_seed = u64::from_ne_bytes(seed);
     let mut stack = Interface::new(config, &mut device, Instant::now());
     let mut sockets = SocketSet::new(Vec::new());

@@ -1,7 +1,7 @@
 //! The agent of a machine with a system of its own, which cloud-init starts from the machine's seed: it loads
 //! the driver, makes the host's shares visible, and serves commands.
 
-use super::boot::serve;
+use super::boot::{serve, tell_programs};
 use super::console::print;
 use super::copies::Copies;
 use super::hypervisor::table;
@@ -16,7 +16,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use vshmem_base::error::{Explain, Result};
-use vshmem_transport::given::SETTINGS as TOLD;
 
 /// The name by which this program is executed as this agent.
 pub const NAME: &str = AGENT;
@@ -36,10 +35,7 @@ fn start() -> Result<()> {
     let line = read(&seed.join(SETTINGS))?;
     let settings = Settings::from_command_line(&line)?;
     let guest = table::of(&settings.launcher);
-    let told = Path::new(std::str::from_utf8(TOLD.to_bytes()).expect("it is plain text"));
-    fs::create_dir_all(told.parent().unwrap_or(Path::new("/")))
-        .and_then(|()| fs::write(told, &line))
-        .explain(|| format!("could not write {}", told.display()))?;
+    tell_programs(&line)?;
     if let Some(why) = load_driver(&seed.join(DRIVERS)) {
         print(&format!("vshmem: the machine goes on without vshmem.ko: {why}"));
         guest.driver_failed(&why);

@@ -6,6 +6,7 @@
 //! | [`settings`], [`seed`] | a machine's settings, on its kernel's command line or on a disk |
 //! | [`hypervisor`] | the hypervisor as its machines see it |
 //! | `boot`, [`image`] | the first process, and the service |
+//! | [`template`] | a machine that is not anybody yet |
 //! | `commands`, `supervised` | the commands that it starts, and the processes that it keeps running |
 //! | `files`, `exported`, `skeleton`, `copies` | the host's files as the machine sees them |
 //! | [`names`], `uplink`, [`dhcp`], [`ssh`] | names and addresses |
@@ -27,6 +28,7 @@ mod skeleton;
 pub mod ssh;
 mod supervised;
 mod sys;
+pub mod template;
 mod uplink;
 
 pub use boot::main;

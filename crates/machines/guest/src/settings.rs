@@ -45,6 +45,8 @@ pub struct Settings {
     pub slim: bool,
     /// Only report that the machine boots.
     pub probe: bool,
+    /// It is a template: it waits to be told its other settings.
+    pub template: bool,
 }
 
 /// The network between the machines.
@@ -56,12 +58,25 @@ pub struct Network {
     pub machines: u32,
 }
 
+impl Network {
+    /// This machine's index.
+    pub fn index(&self) -> u32 {
+        u32::from(self.address).wrapping_sub(u32::from(address(0)))
+    }
+}
+
 /// The highest index of a machine: its address is one of 10.77.0.0/24.
 const MAX_INDEX: u32 = 253;
 
 /// The address of the machine with this index: 10.77.0.1, 10.77.0.2, ...
 pub fn address(index: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 77, 0, 1)) + index)
+}
+
+/// The hardware address of its card on that network: 52:54:00:77:00:01, ...
+pub fn mac(index: u32) -> String {
+    let (high, low) = ((index + 1) >> 8 & 0xff, (index + 1) & 0xff);
+    format!("52:54:00:77:{high:02x}:{low:02x}")
 }
 
 impl Settings {
@@ -100,6 +115,9 @@ impl Settings {
         if self.probe {
             out.push_str(" vshmem.probe");
         }
+        if self.template {
+            out.push_str(" vshmem.template");
+        }
         out
     }
 
@@ -123,6 +141,7 @@ impl Settings {
                 "vshmem.launcher" => out.launcher = value.into(),
                 "vshmem.slim" => out.slim = true,
                 "vshmem.probe" => out.probe = true,
+                "vshmem.template" => out.template = true,
                 _ => (),
             }
         }
@@ -184,11 +203,14 @@ mod tests {
             launcher: "other".into(),
             slim: true,
             probe: false,
+            template: false,
         };
         let line = format!("quiet console=ttyS0 {} panic=-1\n", settings.to_command_line());
         assert_eq!(Settings::from_command_line(&line).unwrap(), settings);
         let probe = Settings { probe: true, network: None, pools: vec![], ..settings };
         assert_eq!(Settings::from_command_line(&probe.to_command_line()).unwrap(), probe);
+        let template = Settings { template: true, ..probe };
+        assert_eq!(Settings::from_command_line(&template.to_command_line()).unwrap(), template);
     }
 
     #[test]
@@ -220,5 +242,7 @@ mod tests {
     fn addresses_count_up() {
         assert_eq!(address(0).to_string(), "10.77.0.1");
         assert_eq!(address(9).to_string(), "10.77.0.10");
+        assert_eq!(Network { address: address(9), machines: 0 }.index(), 9);
+        assert_eq!(mac(9), "52:54:00:77:00:0a");
     }
 }

@@ -8,6 +8,7 @@
 //! | [`qemu`], [`libvirt`], [`xen`] | a launcher each |
 //! | [`running`] | a machine that runs: reaching it, granting it pools and revoking them |
 //! | [`shared`] | the host's resources that every launcher uses |
+//! | [`template`] | machines that others thaw from |
 //! | [`state`] | records of clusters and machines |
 //! | [`boot`] | the software of machines |
 
@@ -18,4 +19,5 @@ pub mod qemu;
 pub mod running;
 pub mod shared;
 pub mod state;
+pub mod template;
 pub mod xen;

@@ -49,6 +49,8 @@ pub enum Step {
     Uplink(Option<Uplink>),
     /// Pages are had by other rules from now on.
     Pages(PageRules),
+    /// Have machines that start boot, also where they could thaw.
+    Cold(bool),
     /// Machines are placed by other rules from now on.
     Rules(Option<Rules>),
     /// A machine is placed anew, or not at all any more. The machine, and where it runs.
@@ -118,7 +120,7 @@ pub fn plan(old: &ClusterOptions, new: &ClusterOptions, running: &dyn RunningClu
     machines(old, new, running, &mut all);
     // Pools that others get come first, and go when nobody has them any more.
     all.sort_by_key(|change| match change.step {
-        Step::Other | Step::Rules(_) | Step::Pages(_) | Step::Uplink(_) => 0,
+        Step::Other | Step::Rules(_) | Step::Pages(_) | Step::Cold(_) | Step::Uplink(_) => 0,
         Step::AddPool(_) | Step::Reserve(_) => 1,
         Step::Remove(_) => 2,
         Step::Revoke(..) => 3,
@@ -159,6 +161,13 @@ fn settings(old: &ClusterOptions, new: &ClusterOptions) -> Vec<Change> {
     if old.pages != new.pages {
         let what = format!("pages: {} instead of {}, of what starts from now on", new.pages, old.pages);
         all.push(change(Step::Pages(new.pages), Effort::Live, what));
+    }
+    if old.cold != new.cold {
+        let what = match new.cold {
+            true => "machines boot from now on, also where they could thaw from a template",
+            false => "machines thaw from templates from now on, where they can",
+        };
+        all.push(change(Step::Cold(new.cold), Effort::Live, what.into()));
     }
     all
 }
@@ -421,6 +430,11 @@ mod tests {
                 vec!["rebuild the pool default becomes another one, without what is in it"],
             ),
             ("", "network = false", vec!["rebuild network: true becomes false"]),
+            (
+                "",
+                "cold = true",
+                vec!["live machines boot from now on, also where they could thaw from a template"],
+            ),
             ("", "driver = 'none'", vec!["rebuild driver: Auto becomes None"]),
             ("", "[pools.default]\nreserve = true", vec!["live back the pool default with memory"]),
             (
@@ -493,6 +507,7 @@ mod tests {
             service: _,
             accel: _,
             kernel: _,
+            cold: _,
             uplink: _,
         } = resolved("").unwrap();
         let MachineOptions { name: _, cpus: _, memory: _, pages: _, devices: _, image: _, pools: _ } =

@@ -55,6 +55,10 @@ pub fn make(cluster: &str, change: &Change, report: &mut dyn FnMut(Progress)) ->
             options.pages = *rules;
             Ok(())
         }),
+        Step::Cold(cold) => with_record(cluster, |_, options| {
+            options.cold = *cold;
+            Ok(())
+        }),
         Step::Devices(machine, wants) => with_record(cluster, |record, options| {
             let index = index_of(record, machine)?;
             record.machines[index].outdated = true;

@@ -69,6 +69,15 @@ pub struct Description {
     /// Doorbells between the machines; by default, if they have the driver.
     #[arg(skip)]
     pub doorbell: Option<bool>,
+    /// Whether the machines boot, also where they could thaw from a template in a fraction of the time; by
+    /// default, false. See docs/guide-start-fast.md.
+    #[arg(
+        long,
+        num_args = 0,
+        default_missing_value = "true",
+        help = "Boot the machines, also where they could thaw from a template"
+    )]
+    pub cold: Option<bool>,
     /// Directories that the machines see, read-only (DIR) or writable (DIR:rw).
     #[arg(
         long = "share",
@@ -331,6 +340,7 @@ impl Description {
                 (ours, theirs) => theirs.or(ours),
             },
             doorbell: other.doorbell.or(self.doorbell),
+            cold: other.cold.or(self.cold),
             shares: self.shares.into_iter().chain(other.shares).collect(),
             spare_pools: other.spare_pools.or(self.spare_pools),
             largest_pool: other.largest_pool.or(self.largest_pool),

@@ -1,7 +1,6 @@
 //! The clusters of a user: listing and ending them.
 
 use super::devices;
-use std::fs;
 use std::time::Duration;
 use vshmem_base::directories::{boot_id, cluster_directory, cluster_names};
 use vshmem_base::error::Result;
@@ -146,16 +145,6 @@ fn members_of_others(record: &Record) -> Vec<MemberId> {
     let granted = machines.chain(attached.flat_map(|it| it.pools));
     let granted = granted.filter(|pool| pool.path == record.pool);
     granted.filter_map(|pool| pool.member).collect()
-}
-
-/// Removes the sockets of a machine that has ended.
-pub fn remove_sockets(directory: &std::path::Path) {
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.extension().is_some_and(|ending| ending == "sock" || ending == "lock") {
-            let _ = fs::remove_file(path);
-        }
-    }
 }
 
 /// Ends the machines of one cluster, or of all, and removes everything that belongs to them. Returns the

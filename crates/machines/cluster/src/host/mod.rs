@@ -12,6 +12,7 @@
 //! | `made_pools`, `populate` | pools that are made for a cluster, and taking their memory |
 //! | `cluster` | listing clusters and ending them |
 //! | `serving` | the sockets at which the back end serves pools |
+//! | `templates` | making templates ahead |
 //! | `users` | users of a pool |
 //! | `names` | names for completion |
 
@@ -30,6 +31,7 @@ pub mod rehearsal;
 pub mod repair;
 pub mod restart;
 mod serving;
+pub mod templates;
 pub mod up;
 pub mod users;
 pub mod wait;

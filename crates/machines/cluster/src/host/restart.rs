@@ -19,9 +19,11 @@ use vshmem_hypervisor::launcher::starting::or_exit_reason;
 use vshmem_hypervisor::launcher::table;
 use vshmem_hypervisor::launcher::traits::{StartOptions, Started};
 use vshmem_hypervisor::running::Running;
+use vshmem_hypervisor::shared::sockets::remove_sockets;
 use vshmem_hypervisor::state::disks::remove_cluster_directory;
 use vshmem_hypervisor::state::machine::{index_of, no_cluster, state, MachineState};
 use vshmem_hypervisor::state::record::{Granted, Machine, Record};
+use vshmem_hypervisor::template::templates::Templates;
 
 /// Time that a machine may take to shut down.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -82,7 +84,8 @@ pub fn restart_with(
         claims::claim_again(record, &indices, |record| placing::place_anew(record, &indices))
     })?;
     let restart_options = RestartOptions { pools, timeout };
-    let later = restart_all(record, &indices, (&software, &initramfs), restart_options, report)
+    let templates = Templates::new(!record.options.as_ref().is_some_and(|options| options.cold));
+    let later = restart_all(record, &indices, (&software, &initramfs, &templates), restart_options, report)
         .map_err(|error| interrupt::check().err().unwrap_or(error))?;
     drop(lock);
     Ok(later)
@@ -200,7 +203,7 @@ impl Drop for Starting {
 fn restart_all(
     mut record: Record,
     indices: &[usize],
-    start: (&Software, &Initramfs),
+    start: (&Software, &Initramfs, &Templates),
     restart_options: RestartOptions,
     report: &mut dyn FnMut(Progress),
 ) -> Result<Later> {
@@ -250,7 +253,7 @@ fn check_placed(record: &mut Record, indices: &[usize], report: &mut dyn FnMut(P
 fn begin(
     record: &mut Record,
     index: usize,
-    (software, initramfs): (&Software, &Initramfs),
+    (software, initramfs, templates): (&Software, &Initramfs, &Templates),
     report: &mut dyn FnMut(Progress),
 ) -> Result<Starting> {
     let launcher = table::of(record);
@@ -261,7 +264,8 @@ fn begin(
         None => None,
     };
     let sockets = serving::sockets(launcher, record, &record.machines[index].pools)?;
-    let start = StartOptions { software, initramfs, ports: record.ports, doorbell_sockets: &sockets };
+    let start =
+        StartOptions { software, initramfs, ports: record.ports, templates, doorbell_sockets: &sockets };
     let Started { running, keep, populated } = launcher.start(record, index, &start, links, report)?;
     let starting = Starting(Some(running.clone()));
     record.machines[index].runs = Some(running);
@@ -297,7 +301,7 @@ fn end(record: &mut Record, index: usize, pools: RestartPools) -> Result<Vec<Gra
     // Even if `up` was interrupted: from now on there is something to keep.
     record.starter = None;
     // Old sockets would be taken for those of the new machine.
-    cluster::remove_sockets(&record.machine_directory(&record.machines[index])?);
+    remove_sockets(&record.machine_directory(&record.machines[index])?);
     record.write()?;
     Ok(had)
 }

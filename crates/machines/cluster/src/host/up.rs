@@ -22,6 +22,7 @@ use vshmem_hypervisor::shared::pool;
 use vshmem_hypervisor::state::disks;
 use vshmem_hypervisor::state::machine::{state, MachineState};
 use vshmem_hypervisor::state::record::{Granted, Machine, MadePool, Record, VERSION};
+use vshmem_hypervisor::template::templates::Templates;
 use vshmem_inspect::host_pool::{self, HostPool};
 use vshmem_session::share::{self, Share};
 
@@ -175,7 +176,7 @@ fn start(
     let initramfs =
         Initramfs::write(&options.cluster, &software, options.machines.iter().map(|it| &it.image))?;
     let (count, plural) = (options.machines.len(), if options.machines.len() == 1 { "" } else { "s" });
-    message(&format!("booting {count} machine{plural} {}", software.description));
+    message(&format!("starting {count} machine{plural} {}", software.description));
     boot(launcher, options, up_options, started, (&software, &initramfs), report)?;
     let record = started.record.as_mut().expect("boot has put it there");
     record.starter = None;
@@ -371,12 +372,18 @@ fn boot(
     let record = started.record.as_mut().expect("prepare has put it there");
     check_doorbells(launcher, options, record, &mut |text| report(Progress::Message(text.into())))?;
     let mut links = links(options)?.into_iter();
+    let templates = Templates::new(!options.cold);
     let cpus: Vec<u32> = record.machines.iter().map(|machine| machine.cpus).collect();
     for batch in batches::of(&cpus) {
         for index in batch.clone() {
             let sockets = serving::sockets(launcher, record, &record.machines[index].pools)?;
-            let start =
-                StartOptions { software, initramfs, ports: options.ports, doorbell_sockets: &sockets };
+            let start = StartOptions {
+                software,
+                initramfs,
+                ports: options.ports,
+                templates: &templates,
+                doorbell_sockets: &sockets,
+            };
             let links = links.next().expect("each machine has an entry");
             let traits::Started { running, keep, populated } =
                 launcher.start(record, index, &start, links, report)?;

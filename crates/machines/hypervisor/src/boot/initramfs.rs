@@ -76,7 +76,7 @@ pub fn archive<'a>(modules: impl Iterator<Item = &'a Module>) -> Result<Archive>
     archive.write(ModeFileType::Char, console, &[]);
     archive.file("init", 0o755, &elf::loaded_part(&program));
     if let Some(loader) = elf::interpreter(&program) {
-        add_libraries(&mut archive, &loader)?;
+        add_libraries(&mut archive, &loader, &program)?;
     }
     for (number, module) in modules.enumerate() {
         archive.file(&format!("modules/{number:03}-{}.ko", module.name), 0o644, &module.bytes);
@@ -84,24 +84,31 @@ pub fn archive<'a>(modules: impl Iterator<Item = &'a Module>) -> Result<Archive>
     Ok(archive)
 }
 
-/// The shared libraries of this program are those that it has mapped.
-fn add_libraries(archive: &mut Archive, loader: &str) -> Result<()> {
+/// Adds the libraries that this program is linked with, and those that these are linked with, from where they
+/// are mapped. Others are mapped, too, once a name of a user was looked up.
+fn add_libraries(archive: &mut Archive, loader: &str, program: &[u8]) -> Result<()> {
     let maps = fs::read_to_string("/proc/self/maps").explain(|| "reading /proc/self/maps".into())?;
     let own = fs::read_link("/proc/self/exe").unwrap_or_default();
-    let loader_name = file_name(Path::new(loader));
+    let mut mapped = mapped_libraries(&maps, &own);
+    mapped.remove(&file_name(Path::new(loader)));
+    let mut libraries = Vec::new();
+    for (name, path) in mapped {
+        let bytes = fs::read(&path).explain(|| format!("reading {}", path.display()))?;
+        libraries.push((elf::soname(&bytes).unwrap_or_else(|| name.clone()), name, path, bytes));
+    }
+    let mut needed = elf::needed(program);
     // By directory, which may have thousands.
     let mut links = BTreeMap::new();
-    for (name, path) in mapped_libraries(&maps, &own) {
-        if name != loader_name {
-            let failed = || format!("reading {}", path.display());
-            let bytes = fs::read(&path).explain(failed)?;
-            archive.file(&format!("lib64/{name}"), 0o755, &elf::loaded_part(&bytes));
-            let file = fs::metadata(&path).explain(failed)?;
-            let directory = path.parent().unwrap_or(Path::new("/")).to_path_buf();
-            let links = links.entry(directory).or_insert_with_key(|directory| links_in(directory));
-            for link in links.get(&(file.dev(), file.ino())).into_iter().flatten() {
-                archive.symlink(&format!("lib64/{link}"), &name);
-            }
+    while let Some(soname) = needed.pop() {
+        let Some(at) = libraries.iter().position(|library| library.0 == soname) else { continue };
+        let (_, name, path, bytes) = libraries.remove(at);
+        needed.extend(elf::needed(&bytes));
+        archive.file(&format!("lib64/{name}"), 0o755, &elf::loaded_part(&bytes));
+        let file = fs::metadata(&path).explain(|| format!("reading {}", path.display()))?;
+        let directory = path.parent().unwrap_or(Path::new("/")).to_path_buf();
+        let links = links.entry(directory).or_insert_with_key(|directory| links_in(directory));
+        for link in links.get(&(file.dev(), file.ino())).into_iter().flatten() {
+            archive.symlink(&format!("lib64/{link}"), &name);
         }
     }
     let bytes = fs::read(loader).explain(|| format!("reading the program loader {loader}"))?;

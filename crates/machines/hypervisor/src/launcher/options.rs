@@ -47,6 +47,9 @@ pub struct ClusterOptions {
     pub accel: Option<String>,
     /// The kernel image; by default, one that is found.
     pub kernel: Option<PathBuf>,
+    /// Machines boot, also where they could thaw from a template.
+    #[serde(default)]
+    pub cold: bool,
 }
 
 /// Options of a machine.

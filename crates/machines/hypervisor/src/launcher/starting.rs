@@ -38,6 +38,7 @@ pub fn settings(launcher: &dyn Launcher, record: &Record, index: usize, networke
         launcher: launcher.facts().name.into(),
         slim: machine.image == Image::Slim,
         probe: false,
+        template: false,
     }
 }
 

@@ -13,6 +13,7 @@ use crate::shared::network::Link;
 use crate::state::machine::Health;
 use crate::state::ports::Ports;
 use crate::state::record::{Granted, Machine, Record};
+use crate::template::templates::Templates;
 use std::path::{Path, PathBuf};
 use vshmem_base::error::{error, Error, Explain, Result};
 use vshmem_placement::pages::Populated;
@@ -141,6 +142,19 @@ pub trait Launcher: Sync {
         report: &mut dyn FnMut(Progress),
     ) -> Result<Started>;
 
+    /// Makes a template that the machine with this index would thaw from, if there is none yet. Returns its
+    /// name. An error also if its machines thaw from none.
+    fn make_template(
+        &self,
+        record: &Record,
+        index: usize,
+        _options: &StartOptions,
+        _report: &mut dyn FnMut(Progress),
+    ) -> Result<String> {
+        let (name, by) = (&record.machines[index].name, self.facts().name);
+        Err(error!("{name} can't thaw from a template: machines of {by} boot").code(1))
+    }
+
     /// The threads of this host that are a machine's virtual cores, in order, if they are some.
     fn core_threads(&self, _record: &Record, _index: usize) -> Result<Vec<i32>> {
         Ok(vec![])
@@ -188,6 +202,8 @@ pub struct StartOptions<'a> {
     pub initramfs: &'a Initramfs,
     /// Ports for pools that are granted later.
     pub ports: Ports,
+    /// The templates that they may thaw from.
+    pub templates: &'a Templates,
     /// The sockets at which the back end serves the machine's pools, in order, as far as it does.
     pub doorbell_sockets: &'a [Option<PathBuf>],
 }

@@ -5,7 +5,6 @@
 
 use super::names::{network_name, network_uuid};
 use super::unfit;
-use crate::qemu::netdev;
 use crate::running::virsh::Domain;
 use crate::shared::uplink::{check_bridge, tap_of, wanted};
 use crate::shared::xml::Element;
@@ -13,6 +12,7 @@ use crate::state::record::{Machine, Record};
 use vshmem_base::error::{Error, Explain, Result};
 use vshmem_base::interface;
 use vshmem_base::user::uid;
+use vshmem_guest::settings::mac;
 use vshmem_guest::settings::uplink::{Card, Means};
 
 /// The cards of a machine, still without their addresses on a bus. Their networks exist.
@@ -21,7 +21,7 @@ pub fn cards(record: &Record, machine: &Machine, uri: &str, is_networked: bool) 
     if is_networked {
         make(record, uri)?;
         let source = Element::new("source").with("network", network_name(record));
-        all.push(card("network", &netdev::mac(machine.index), source));
+        all.push(card("network", &mac(machine.index), source));
     }
     all.extend(outside(record, machine)?);
     Ok(all)

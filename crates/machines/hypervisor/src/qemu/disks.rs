@@ -2,7 +2,6 @@
 //! the seed, which cloud-init reads.
 
 use super::arguments::Arguments;
-use super::netdev;
 use crate::boot::driver::Choice;
 use crate::boot::image::System;
 use crate::boot::seed;
@@ -13,7 +12,7 @@ use crate::state::record::Record;
 use std::os::unix::fs::chown;
 use std::path::PathBuf;
 use vshmem_base::error::{Explain, Result};
-use vshmem_guest::settings::Settings;
+use vshmem_guest::settings::{mac, Settings};
 
 /// The disks of a machine.
 pub struct Attached {
@@ -33,7 +32,7 @@ impl Attached {
         let driver = record.options.as_ref().map_or(Choice::Auto, |options| options.driver.clone());
         // cloud-init takes another disk for another machine.
         let instance = format!("vshmem-{}-{}", record.name, machine.name);
-        seed::write(&disks.seed, settings, (&instance, &netdev::mac(machine.index)), &driver)?;
+        seed::write(&disks.seed, settings, (&instance, &mac(machine.index)), &driver)?;
         Ok(Attached { disk: base.map(|(image, format)| (image, format, disks.overlay)), seed: disks.seed })
     }
 

@@ -2,9 +2,9 @@
 
 use super::accel::Accel;
 use super::disks::Attached;
-use super::options::{Loaded, MachineSpec, PoolFile};
 use super::program::{self, NAME};
-use super::{netdev, prealloc, probe};
+use super::template::Thawing;
+use super::{netdev, prealloc, probe, spec};
 use crate::boot::image::System;
 use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
@@ -35,9 +35,6 @@ use vshmem_placement::pages::Populated;
 const MODULES: &str = include_str!("../../../../../images/modules.txt");
 /// Further modules for machines with a pool that is a DAX device.
 const DAX_MODULES: &str = include_str!("../../../../../images/modules-dax.txt");
-const DAX: &str = "dax";
-/// The size of transparent huge pages.
-const HUGE: u64 = 2 << 20;
 /// Channels for commands that each machine has. With many more, QEMU may drop what it tells the guest of one
 /// of them: it has room for 32 such messages.
 pub const CHANNELS: usize = 12;
@@ -63,7 +60,7 @@ impl Launcher for Qemu {
             needs: "QEMU must be installed, and nothing needs root.",
             boot_hint: "More memory (--memory 1G), another kernel (--kernel) or --accel tcg may help.",
             accelerators: &[("kvm", "The processor's virtualization"), ("tcg", "Translation")],
-            transports: &["ivshmem", DAX],
+            transports: &["ivshmem", spec::DAX],
             channels: CHANNELS,
             pool_size: vshmem_pool::DEFAULT_POOL,
             network: true,
@@ -112,8 +109,8 @@ impl Launcher for Qemu {
     fn can_grant(&self, record: &Record, machine: &Machine, pool: &PoolOptions) -> bool {
         let later = machine.pools.len().saturating_sub(machine.first_pools.len());
         let has_port = later < record.ports.spare as usize && pool.size <= record.ports.largest;
-        let has_room = || machine.first_pools.iter().any(|pool| is_dax(&pool.transport));
-        has_port && (!is_dax(&pool.transport) || has_room())
+        let has_room = || machine.first_pools.iter().any(|pool| spec::is_dax(&pool.transport));
+        has_port && (!spec::is_dax(&pool.transport) || has_room())
     }
 
     /// Decides as `plug::can_unplug_doorbell` and `Hotplug::check_not_fixed` do.
@@ -160,7 +157,7 @@ impl Launcher for Qemu {
 
     fn create_pool(&self, record: &mut Record) -> Result<()> {
         let own = record.options.as_ref().map_or(0, |options| options.pools[0].align);
-        let form = Form { head: is_dax(&record.transport), align: own };
+        let form = Form { head: spec::is_dax(&record.transport), align: own };
         pool::create(&pool::reference(&record.pool), record.pool_size, form)
     }
 
@@ -196,6 +193,21 @@ impl Launcher for Qemu {
         Ok(Started { running: Running::Process(process), keep: Box::new(|| guard.keep()), populated })
     }
 
+    fn make_template(
+        &self,
+        record: &Record,
+        index: usize,
+        options: &StartOptions,
+        report: &mut dyn FnMut(Progress),
+    ) -> Result<String> {
+        let machine = &record.machines[index];
+        let links = machine.address.is_some().then(Vec::new);
+        let settings = &starting::settings(&Qemu, record, index, links.is_some());
+        let directory = &record.machine_directory(machine)?;
+        let spec = spec::of_record(record, index, options, links, (settings, directory))?;
+        Thawing::of(record, index, &spec, options)?.prepare(&spec, report)
+    }
+
     fn core_threads(&self, record: &Record, index: usize) -> Result<Vec<i32>> {
         core_threads(record, index)
     }
@@ -220,54 +232,22 @@ fn start(
     report: &mut dyn FnMut(Progress),
 ) -> Result<(Process, sandbox::KillGuard, Option<Populated>)> {
     let machine = &record.machines[index];
-    let settings = starting::settings(&Qemu, record, index, links.is_some());
+    let settings = &starting::settings(&Qemu, record, index, links.is_some());
     let directory = &record.machine_directory(machine)?;
-    let user = machine.user();
-    let accel = Accel::named(options.software.accel).unwrap_or(Accel::Tcg);
-    let loaded = |image: &Path, initramfs: Option<&Path>, parameters: &str| -> Result<Loaded> {
-        let readable = |file: &Path| sandbox::readable(file, user, directory);
-        let parameters = format!("{} {parameters}", accel.kernel_parameters());
-        Ok(Loaded { image: readable(image)?, initramfs: initramfs.map(readable).transpose()?, parameters })
-    };
+    let mut spec = spec::of_record(record, index, options, links, (settings, directory))?;
     let system = machine.image.system();
-    let kernel = match system {
-        None => {
-            let (software, initramfs) = (&options.software, options.initramfs.of(&machine.image));
-            Some(loaded(&software.image, Some(initramfs), &settings.to_command_line())?)
-        }
-        Some(system) => {
-            let named = system.kernel.as_ref();
-            named.map(|it| loaded(&it.image, it.initramfs.as_deref(), &it.parameters)).transpose()?
-        }
-    };
-    let rules = record.options.as_ref().map(|options| options.pages).unwrap_or_default();
-    let backing = prealloc::backing(machine.pages.given, rules, machine.placement.as_deref());
-    let spec = MachineSpec {
-        settings: &settings,
-        title: format!("vshmem-{}-{}", record.name, machine.name),
-        accel,
-        cpus: record.machines[index].cpus,
-        memory: record.machines[index].memory,
-        placement: machine.placement.as_deref(),
-        devices: &machine.devices,
-        backing: backing.clone(),
-        kernel,
-        disks: system.map(|system| Attached::make(record, index, system, &settings)).transpose()?,
-        directory,
-        pools: pool_files(&machine.pools, options.doorbell_sockets),
-        ports: options.ports,
-        links,
-        uplink: uplink::open(record, machine)?,
-        index: machine.index,
-        user,
-    };
+    spec.disks = system.map(|system| Attached::make(record, index, system, settings)).transpose()?;
+    spec.uplink = uplink::open(record, machine)?;
     let plain = spec.pools.iter().filter(|pool| pool.doorbell.is_none());
     let grant_access = |user| plain.map(move |pool| TemporaryAcl::grant(pool.path, &[user])).collect();
-    let acls: Vec<TemporaryAcl> = user.map_or(Ok(vec![]), grant_access)?;
-    let (process, guard) = program::start(&spec)?;
-    let populated = match backing.threads {
+    let acls: Vec<TemporaryAcl> = spec.user.map_or(Ok(vec![]), grant_access)?;
+    let (process, guard) = match Thawing::of(record, index, &spec, options)?.thaw(&mut spec, report)? {
+        Some(thawed) => thawed,
+        None => program::start(&spec)?,
+    };
+    let populated = match spec.backing.threads {
         0 => None,
-        _ => prealloc::wait(&process, &machine.name, machine.memory, &backing, report)?,
+        _ => prealloc::wait(&process, &machine.name, machine.memory, &spec.backing, report)?,
     };
     let mut started = record.clone();
     started.machines[index].runs = Some(Running::Process(process));
@@ -285,24 +265,6 @@ fn start(
         return Err(error);
     }
     Ok((process, guard, populated))
-}
-
-/// Whether this is the transport for which QEMU provides persistent memory.
-fn is_dax(transport: &Option<String>) -> bool {
-    transport.as_deref() == Some(DAX)
-}
-
-/// The files of pools, with the sockets at which the back end serves them, if it does.
-fn pool_files<'a>(pools: &'a [Granted], doorbell_sockets: &'a [Option<PathBuf>]) -> Vec<PoolFile<'a>> {
-    let file = |(index, pool): (usize, &'a Granted)| PoolFile {
-        name: &pool.name,
-        path: &pool.path,
-        size: pool.size,
-        align: alignment(pool),
-        doorbell: doorbell_sockets.get(index).and_then(Option::as_deref),
-        dax: is_dax(&pool.transport),
-    };
-    pools.iter().enumerate().map(file).collect()
 }
 
 /// The threads of a machine's virtual cores, by their numbers on this host.
@@ -329,11 +291,4 @@ fn monitor(record: &Record, index: usize, process: &Process) -> Result<Qmp> {
         true => Ok(()),
         false => Err(boot_failed(&Qemu, record, index, "QEMU has ended")),
     })
-}
-
-/// The alignment of QEMU's mapping of a pool, in bytes: the pool's pages, so that these are large for QEMU,
-/// too; those of a hugetlbfs can't be mapped otherwise.
-fn alignment(pool: &Granted) -> Option<u64> {
-    let page = rustix::fs::statfs(&pool.path).map_or(0, |it| it.f_bsize as u64);
-    (pool.size >= HUGE || is_dax(&pool.transport)).then(|| page.max(HUGE))
 }

@@ -18,12 +18,6 @@ pub fn hubport_id(to: u32) -> String {
     format!("port{to}")
 }
 
-/// The address of the network card of the machine with this index.
-pub fn mac(index: u32) -> String {
-    let (high, low) = ((index + 1) >> 8 & 0xff, (index + 1) & 0xff);
-    format!("52:54:00:77:{high:02x}:{low:02x}")
-}
-
 /// Links a machine that is restarted to its neighbours that run; returns its ends of the links. Reports
 /// neighbours that refuse: an older `vshmem` has started them.
 pub fn reconnect(record: &Record, index: usize, report: &mut dyn FnMut(&str)) -> Result<Vec<Link>> {

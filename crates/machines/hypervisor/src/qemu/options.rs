@@ -11,16 +11,17 @@ use crate::shared::doorbell::VECTORS;
 use crate::shared::network::Link;
 use crate::shared::passed;
 use crate::shared::sandbox::{self, Descriptor, Descriptors};
-use crate::shared::sockets::{agent_socket, monitor_socket, AGENT};
+use crate::shared::sockets::{agent_socket, monitor_socket, settings_socket, AGENT};
 use crate::shared::uplink::Opened;
 use crate::state::ports::Ports;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use vshmem_agent::guest::protocol::PORT;
 use vshmem_base::directories::channel_socket;
 use vshmem_devices::choose::Assigned;
 use vshmem_guest::hypervisor::qemu::PORT_NAME;
-use vshmem_guest::settings::Settings;
+use vshmem_guest::settings::{mac, Settings};
+use vshmem_guest::template;
 use vshmem_placement::plan::Placed;
 use vshmem_session::share::{self, Share};
 
@@ -40,8 +41,22 @@ pub struct PoolFile<'a> {
     pub dax: bool,
 }
 
+/// The beginning of a machine, and where its memory comes from. A file is a descriptor that its starter has
+/// open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beginning {
+    /// It boots.
+    Boot,
+    /// It boots and becomes a template; its memory is this file, or a part of the state that is saved.
+    Template(Option<RawFd>),
+    /// It thaws; its memory is a private copy of this file, a template's, or a part of the state.
+    Thaw(Option<RawFd>),
+}
+
 /// The parts of a machine.
 pub struct MachineSpec<'a> {
+    /// Its beginning.
+    pub beginning: Beginning,
     /// The settings that the host passes to the machine.
     pub settings: &'a Settings,
     /// The name of the QEMU process in process lists.
@@ -66,7 +81,9 @@ pub struct MachineSpec<'a> {
     pub directory: &'a Path,
     /// Pools that it starts with.
     pub pools: Vec<PoolFile<'a>>,
-    /// Ports for pools.
+    /// Sizes of pools that it has not, and that its machines begin with, if it is a template.
+    pub later_pools: Vec<u64>,
+    /// Ports for pools that are granted.
     pub ports: Ports,
     /// Its ends of the links to its neighbours, if it has a network.
     pub links: Option<Vec<Link>>,
@@ -79,6 +96,7 @@ pub struct MachineSpec<'a> {
 }
 
 /// A kernel that QEMU loads.
+#[derive(Debug, Clone, Default)]
 pub struct Loaded {
     /// Its image.
     pub image: PathBuf,
@@ -110,9 +128,7 @@ pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
     out.words.extend(spec.accel.arguments().map(String::from));
     out.add("-smp", &placed::processors(spec.cpus, spec.placement.map(|placed| &placed.guest)));
     out.add("-m", &memory(spec));
-    for (option, value) in placed::memory(spec.memory, spec.placement, &spec.backing) {
-        out.add(option, &value);
-    }
+    ram(&mut out, spec);
     if let Some(kernel) = &spec.kernel {
         for (option, file) in [("-kernel", Some(&kernel.image)), ("-initrd", kernel.initramfs.as_ref())] {
             if let Some(file) = file {
@@ -141,10 +157,36 @@ pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
     if let Some(links) = &spec.links {
         network(&mut out, links, spec.index);
     }
-    if let (Some(opened), Some(card)) = (&spec.uplink, &spec.settings.uplink) {
-        uplink(&mut out, opened, &card.mac);
+    let is_template = matches!(spec.beginning, Beginning::Template(_));
+    if let Some(card) = spec.settings.uplink.as_ref().filter(|_| is_template || spec.uplink.is_some()) {
+        uplink(&mut out, spec.uplink.as_ref(), &card.mac);
     }
     (out.words, out.descriptors)
+}
+
+/// The machine's memory, and that it waits for its state if it thaws.
+fn ram(out: &mut Arguments, spec: &MachineSpec<'_>) {
+    let (file, share) = match spec.beginning {
+        Beginning::Boot | Beginning::Template(None) | Beginning::Thaw(None) => (None, false),
+        Beginning::Template(Some(file)) => (Some(file), true),
+        Beginning::Thaw(Some(file)) => (Some(file), false),
+    };
+    let options = match file {
+        Some(file) => {
+            let path = out.file(Descriptor::Inherited(file));
+            placed::file(spec.memory, &path, share).into()
+        }
+        None => {
+            // A state names it.
+            let named = spec.beginning != Beginning::Boot;
+            placed::memory(spec.memory, spec.placement, &spec.backing, named)
+        }
+    };
+    options.into_iter().for_each(|(option, value)| out.add(option, &value));
+    if matches!(spec.beginning, Beginning::Thaw(_)) {
+        out.add("-incoming", "defer");
+        out.words.push("-S".into());
+    }
 }
 
 /// 9p devices for the files that the machine sees: one to read all of them, and one for those that it can
@@ -163,7 +205,13 @@ fn files(out: &mut Arguments, shares: &[Share]) {
 
 /// Each pool behind a port of its own, and spare ports.
 fn pools(out: &mut Arguments, spec: &MachineSpec<'_>) {
-    for port in ports::devices(spec.ports, spec.pools.len()) {
+    let first: Vec<Option<u64>> = match spec.beginning {
+        Beginning::Boot => spec.pools.iter().map(|_| None).collect(),
+        Beginning::Template(_) => spec.later_pools.iter().copied().map(Some).collect(),
+        // As its template has them.
+        Beginning::Thaw(_) => spec.pools.iter().map(|pool| Some(pool.size)).collect(),
+    };
+    for port in ports::devices(&first, spec.ports) {
         out.add("-device", &port);
     }
     for (index, pool) in spec.pools.iter().enumerate() {
@@ -207,9 +255,10 @@ fn memory(spec: &MachineSpec<'_>) -> String {
 }
 
 fn channels(out: &mut Arguments, spec: &MachineSpec<'_>) {
-    // Port 0 is reserved for consoles; the last one is the front end's.
+    // Port 0 is reserved for consoles; the front end's follows the channels, and that for settings.
     let agent = spec.settings.channels + 1;
-    let ports = agent + 1;
+    let settings = agent + 1;
+    let ports = settings + 1;
     out.add("-device", &format!("virtio-serial-pci,id=serial,max_ports={ports}"));
     for channel in 0..spec.settings.channels {
         out.listen(&format!("c{channel}"), channel_socket(spec.directory, channel));
@@ -218,6 +267,11 @@ fn channels(out: &mut Arguments, spec: &MachineSpec<'_>) {
     }
     out.listen(AGENT, agent_socket(spec.directory));
     out.add("-device", &format!("virtserialport,nr={agent},chardev={AGENT},name={PORT}"));
+    if spec.beginning != Beginning::Boot {
+        out.listen("settings", settings_socket(spec.directory));
+        let name = template::PORT;
+        out.add("-device", &format!("virtserialport,nr={settings},chardev=settings,name={name}"));
+    }
 }
 
 /// The machine's links and its network card meet in a hub inside this QEMU.
@@ -229,17 +283,22 @@ fn network(out: &mut Arguments, links: &[Link], index: u32) {
         out.add("-netdev", &format!("hubport,id={port},hubid=0,netdev={link}"));
     }
     out.add("-netdev", "hubport,id=net,hubid=0");
-    out.add("-device", &format!("virtio-net-pci,netdev=net,mac={},romfile=", netdev::mac(index)));
+    out.add("-device", &format!("virtio-net-pci,netdev=net,mac={},romfile=", mac(index)));
 }
 
-/// The card of the machine's uplink, and its network backend.
-fn uplink(out: &mut Arguments, opened: &Opened, mac: &str) {
-    let (kind, end) = match opened {
+/// The card of the machine's uplink, and its network backend. A template has none: its card leads nowhere.
+fn uplink(out: &mut Arguments, opened: Option<&Opened>, mac: &str) {
+    let opened = opened.map(|opened| match opened {
         Opened::Tap(tap) => ("tap", tap),
         Opened::Frames(socket) => ("socket", socket),
-    };
-    let fd = out.descriptors.add(Descriptor::Inherited(end.as_raw_fd()));
-    out.add("-netdev", &format!("{kind},id=uplink,fd={fd}"));
+    });
+    match opened {
+        Some((kind, end)) => {
+            let fd = out.descriptors.add(Descriptor::Inherited(end.as_raw_fd()));
+            out.add("-netdev", &format!("{kind},id=uplink,fd={fd}"));
+        }
+        None => out.add("-netdev", "hubport,id=uplink,hubid=1"),
+    }
     out.add("-device", &format!("virtio-net-pci,netdev=uplink,mac={mac},romfile="));
 }
 
@@ -268,8 +327,10 @@ mod tests {
             launcher: "qemu".into(),
             slim: false,
             probe: false,
+            template: false,
         };
         let spec = MachineSpec {
+            beginning: Beginning::Boot,
             settings: &settings,
             title: "t".into(),
             accel: Accel::Tcg,
@@ -293,6 +354,7 @@ mod tests {
                 doorbell: None,
                 dax: false,
             }],
+            later_pools: vec![],
             ports: Ports { spare: 1, largest: 1 << 30 },
             links,
             uplink,
@@ -345,6 +407,62 @@ mod tests {
         assert!(tap.contains("netdev=uplink,mac=02:00:00:00:00:01,romfile="), "{tap}");
         let user = line_with(None, Some(Opened::Frames(other)));
         assert!(user.contains("-netdev socket,id=uplink,fd=5"), "{user}");
+    }
+
+    #[test]
+    fn a_machine_has_the_devices_of_its_template() {
+        let settings = Settings {
+            name: "vm7".into(),
+            channels: 2,
+            shares: vec![Share { path: "/a".into(), writable: true }],
+            launcher: "qemu".into(),
+            ..Settings::default()
+        };
+        let spec = |beginning, pools, later_pools, links| MachineSpec {
+            beginning,
+            settings: &settings,
+            title: "t".into(),
+            accel: Accel::Tcg,
+            cpus: 1,
+            memory: 512 << 20,
+            placement: None,
+            devices: &[],
+            backing: Backing::default(),
+            kernel: Some(Loaded { image: "/k".into(), initramfs: Some("/i".into()), parameters: "p".into() }),
+            disks: None,
+            directory: Path::new("/d"),
+            pools,
+            later_pools,
+            ports: Ports { spare: 1, largest: 1 << 30 },
+            links,
+            uplink: None,
+            index: 0,
+            user: None,
+        };
+        let pool = PoolFile {
+            name: "default",
+            path: Path::new("/dev/shm/p"),
+            size: 1 << 30,
+            align: None,
+            doorbell: None,
+            dax: false,
+        };
+        let devices = |spec: &MachineSpec<'_>| {
+            let words = arguments(spec).0;
+            let all = words.chunks(1).zip(words.iter().skip(1)).filter(|(word, _)| word[0] == "-device");
+            let all = all.map(|(_, value)| value.clone()).filter(|value| !value.starts_with("ivshmem"));
+            all.collect::<Vec<_>>()
+        };
+        let template = spec(Beginning::Template(Some(7)), vec![], vec![1 << 30], Some(vec![]));
+        let links = crate::shared::network::star(2).unwrap().remove(0);
+        let machine = spec(Beginning::Thaw(Some(9)), vec![pool], vec![], Some(links));
+        assert_eq!(devices(&template), devices(&machine));
+        assert!(devices(&machine).iter().any(|device| device.ends_with("name=org.vshmem.settings")));
+        let told = |spec: &MachineSpec<'_>| arguments(spec).0.join(" ");
+        assert!(told(&template).contains("\"share\":true") && !told(&template).contains("-incoming"));
+        assert!(told(&machine).contains("\"share\":false") && told(&machine).contains("-incoming defer -S"));
+        let copy = spec(Beginning::Thaw(None), vec![], vec![], None);
+        assert!(told(&copy).contains("-machine memory-backend=memory") && told(&copy).contains("-incoming"));
     }
 
     #[test]

@@ -44,15 +44,20 @@ pub struct Backing {
 }
 
 /// Options for memory that comes from certain nodes or in certain pages, or is divided over several of the
-/// machine's nodes.
-pub fn memory(bytes: u64, placed: Option<&Placed>, backing: &Backing) -> Vec<(&'static str, String)> {
+/// machine's nodes. Where it needs none it is `named` all the same, or is QEMU's default.
+pub fn memory(
+    bytes: u64,
+    placed: Option<&Placed>,
+    backing: &Backing,
+    named: bool,
+) -> Vec<(&'static str, String)> {
     let nodes = placed.map_or(&[][..], |placed| &placed.guest.nodes);
     let bound = placed.map(|placed| placed.nodes.clone()).unwrap_or_default();
     let policy = placed.map(|placed| placed.rules.memory).unwrap_or_default();
     let mut options = Vec::new();
     if nodes.is_empty() {
         let as_usual = backing.pages.is_none_or(|pages| pages == Pages::Small) && backing.threads == 0;
-        if bound.is_empty() && as_usual {
+        if bound.is_empty() && as_usual && !named {
             return options;
         }
         options.extend(backend("memory", bytes, (policy, &bound), backing));
@@ -85,6 +90,14 @@ pub fn memory(bytes: u64, placed: Option<&Placed>, backing: &Backing) -> Vec<(&'
         }
     }
     options
+}
+
+/// Options for memory that is a file: a template's, or a private copy of it, of which only changed pages are
+/// copied.
+pub fn file(bytes: u64, path: &str, share: bool) -> [(&'static str, String); 2] {
+    let object = json!({ "qom-type": "memory-backend-file", "id": "memory", "size": bytes / 1024 * 1024,
+        "mem-path": path, "share": share });
+    [("-object", object.to_string()), ("-machine", "memory-backend=memory".into())]
 }
 
 /// An object that memory comes from, and the one whose threads take it ahead of time, if some do near to it;
@@ -165,7 +178,7 @@ mod tests {
     #[test]
     fn memory_comes_from_the_nodes_that_it_should() {
         let told = |placed: &Placed| {
-            memory(placed.memory, Some(placed), &Backing::default())
+            memory(placed.memory, Some(placed), &Backing::default(), false)
                 .into_iter()
                 .map(|(option, value)| format!("{option} {value}"))
                 .collect::<Vec<_>>()
@@ -192,7 +205,7 @@ mod tests {
         };
         let nodes = vec![node("0-1,4", 3, [10, 300]), node("2-3", 5, [10, 10])];
         let two = placed(Memory::Preferred, "3,5", Guest { nodes, ..Guest::flat(5) });
-        let all = memory(6 << 20, Some(&two), &Backing::default())
+        let all = memory(6 << 20, Some(&two), &Backing::default(), false)
             .into_iter()
             .map(|(_, value)| value)
             .collect::<Vec<_>>();
@@ -204,16 +217,16 @@ mod tests {
         for (node, vcpus) in one.guest.nodes.iter_mut().zip(["0", ""]) {
             node.vcpus = vcpus.parse().unwrap();
         }
-        let all = memory(6 << 20, Some(&one), &Backing::default());
+        let all = memory(6 << 20, Some(&one), &Backing::default(), false);
         assert_eq!(all[1].1, "node,nodeid=0,cpus=0-1,memdev=memory0", "with the one that there is room for");
         assert_eq!(all[3].1, "node,nodeid=1,memdev=memory1", "memory without processors");
         let anywhere = Placed { nodes: CpuSet::default(), ..two.clone() };
-        let anywhere = memory(6 << 20, Some(&anywhere), &Backing::default());
+        let anywhere = memory(6 << 20, Some(&anywhere), &Backing::default(), false);
         assert!(!anywhere[0].1.contains("host-nodes"), "{anywhere:?}");
         // Where pages are large, a node may get none.
         let mut bare = two;
         (bare.guest.nodes[0].memory, bare.guest.nodes[1].memory) = (0, 6 << 20);
-        let all = memory(6 << 20, Some(&bare), &Backing::default());
+        let all = memory(6 << 20, Some(&bare), &Backing::default(), false);
         assert_eq!(all[0].1, "node,nodeid=0,cpus=0-1,cpus=4");
         assert!(all[1].1.contains(r#""id":"memory1""#) && all[2].1.ends_with("memdev=memory1"), "{all:?}");
     }
@@ -223,9 +236,11 @@ mod tests {
         let told = |placed: Option<&Placed>, pages, threads| {
             let near = [(0, "0-1".parse().unwrap()), (2, "8".parse().unwrap())].into();
             let backing = Backing { pages, threads, near };
-            memory(6 << 20, placed, &backing).into_iter().map(|(_, value)| value).collect::<Vec<_>>()
+            memory(6 << 20, placed, &backing, false).into_iter().map(|(_, value)| value).collect::<Vec<_>>()
         };
         assert!(told(None, None, 0).is_empty() && told(None, Some(Pages::Small), 0).is_empty());
+        let named = memory(6 << 20, None, &Backing::default(), true);
+        assert!(named[0].1.contains("memory-backend-ram") && named[1].1 == "memory-backend=memory");
         assert_eq!(
             told(None, Some(Pages::TwoMib), 3),
             [

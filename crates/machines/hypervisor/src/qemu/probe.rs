@@ -2,7 +2,7 @@
 //! virtualization may fail with any stock kernel.
 
 use super::accel::Accel;
-use super::options::{Loaded, MachineSpec};
+use super::options::{Beginning, Loaded, MachineSpec};
 use super::placed::Backing;
 use super::program::{self, NAME};
 use crate::boot::initramfs;
@@ -88,6 +88,7 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
     let settings = Settings { name, uid: uid(), launcher, probe: true, ..Settings::default() };
     let user = (uid() == 0).then(|| user::unused(&BTreeSet::new())).transpose()?;
     let spec = MachineSpec {
+        beginning: Beginning::Boot,
         settings: &settings,
         title: "vshmem-probe".into(),
         accel: Accel::Kvm,
@@ -104,6 +105,7 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         disks: None,
         directory,
         pools: vec![],
+        later_pools: vec![],
         ports: Ports { spare: 0, largest: 0 },
         links: None,
         uplink: None,

@@ -1,6 +1,6 @@
 //! QEMU's program, and starting it.
 
-use super::options::{arguments, MachineSpec};
+use super::options::{arguments, Beginning, MachineSpec};
 use crate::shared::file_tree::FileTree;
 use crate::shared::passed;
 use crate::shared::sandbox::{self, PROGRAM};
@@ -68,9 +68,10 @@ pub fn start(spec: &MachineSpec<'_>) -> Result<(Process, sandbox::KillGuard)> {
     sandbox::start(&sandbox::SandboxSpec {
         name: spec.title.clone(),
         own: FileTree::of(&own_files(&program))?,
-        shared: match spec.disks.is_some() || spec.settings.slim {
-            false => FileTree::of(&spec.settings.shares)?,
-            true => FileTree::only(&spec.settings.shares)?,
+        shared: match spec.beginning {
+            Beginning::Template(_) => FileTree::only(&[])?,
+            _ if spec.disks.is_some() || spec.settings.slim => FileTree::only(&spec.settings.shares)?,
+            _ => FileTree::of(&spec.settings.shares)?,
         },
         program,
         arguments,

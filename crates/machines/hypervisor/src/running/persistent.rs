@@ -38,7 +38,7 @@ fn options(monitor: &str, agent: &str, ports: Ports) -> String {
         format!("-chardev socket,id={CHANNEL},path={agent},server=on,wait=off"),
         format!("-device virtserialport,chardev={CHANNEL},name={PORT}"),
     ];
-    let all = devices(ports, 0);
+    let all = devices(&[], ports);
     words.extend(all.iter().map(|device| format!("-device {device}")));
     words.join(" \\\n") + "\n"
 }

@@ -7,22 +7,24 @@
 use crate::state::ports::Ports;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// QEMU's options for all ports: first those of the pools that the machine starts with, then spare ones.
-pub fn devices(ports: Ports, taken: usize) -> Vec<String> {
-    let spare = ports.spare as usize;
-    let reserve = |index: usize| match index < taken {
-        // The firmware sees the device behind it.
-        true => String::new(),
-        // The firmware aligns it to less than its size.
-        false => format!(",pref64-reserve={}", ports.largest.saturating_mul(2)),
-    };
-    (0..taken + spare)
-        .map(|index| {
-            let (id, number, room) = (port(index), index + 1, reserve(index));
-            // No I/O ports: they are scarce, and pools don't need them.
-            format!("pcie-root-port,id={id},bus=pcie.0,chassis={number},slot={number},io-reserve=0{room}")
-        })
-        .collect()
+/// QEMU's options for all ports: first those of the pools that the machine begins with, then spare ones. Each
+/// of the former has the size of the pool that comes behind it later, or none if it is there already: the
+/// firmware sees it then.
+pub fn devices(first: &[Option<u64>], ports: Ports) -> Vec<String> {
+    let spare = std::iter::repeat_n(Some(ports.largest), ports.spare as usize);
+    let reserve = |size: u64| format!(",pref64-reserve={}", room(size));
+    let all = first.iter().copied().chain(spare).enumerate();
+    all.map(|(index, size)| {
+        let (id, number, room) = (port(index), index + 1, size.map(reserve).unwrap_or_default());
+        // No I/O ports: they are scarce, and pools don't need them.
+        format!("pcie-root-port,id={id},bus=pcie.0,chassis={number},slot={number},io-reserve=0{room}")
+    })
+    .collect()
+}
+
+/// Address space to reserve for a pool: the firmware aligns it to less than its size.
+pub fn room(size: u64) -> u64 {
+    size.saturating_mul(2)
 }
 
 /// The id of the port with this index.
@@ -88,11 +90,12 @@ mod tests {
     #[test]
     fn spare_ports_have_room() {
         let ports = Ports { spare: 2, largest: 1 << 30 };
-        let all = devices(ports, 1);
+        let all = devices(&[None], ports);
         assert_eq!(all.len(), 3);
         assert!(!all[0].contains("reserve=2147483648"), "{}", all[0]);
         assert!(all[1].contains("id=vshmem-port1,bus=pcie.0,chassis=2,slot=2"), "{}", all[1]);
         assert!(all[2].ends_with(",pref64-reserve=2147483648"), "{}", all[2]);
+        assert!(devices(&[Some(4096)], ports)[0].ends_with(",pref64-reserve=8192"));
     }
 
     #[test]

@@ -40,8 +40,7 @@ impl Scratches {
     }
 
     fn make(&self, request: &Start) -> io::Result<Scratch> {
-        let random = random::bytes().map_err(io::Error::other)?;
-        let name: String = random[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = random::hex::<6>().map_err(io::Error::other)?;
         let path = std::env::temp_dir().join(format!("{PREFIX}{name}"));
         DirBuilder::new().mode(0o700).create(&path)?;
         let made = lock(&path).and_then(|lock| {

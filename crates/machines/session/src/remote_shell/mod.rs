@@ -32,7 +32,7 @@ pub const FAILURE: u8 = 255;
 
 /// A random name, which can't be guessed.
 fn random_name() -> Result<String> {
-    Ok(random::bytes()?.iter().map(|byte| format!("{byte:02x}")).collect())
+    random::hex::<16>()
 }
 
 /// A file without a name that can be executed.

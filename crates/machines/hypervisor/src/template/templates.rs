@@ -1,0 +1,92 @@
+//! The templates that one command uses for the machines that it starts.
+
+use super::key::Key;
+use super::store::{Found, Kind, Store};
+use super::Template;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use vshmem_base::error::{Error, Result};
+use vshmem_base::interrupt;
+
+/// Digits of a template's name that people are told.
+pub const SHORT: usize = 8;
+
+/// The templates of a command. Each is loaded or made once.
+pub struct Templates {
+    allowed: bool,
+    known: RefCell<BTreeMap<String, Option<Rc<Template>>>>,
+}
+
+impl Templates {
+    /// Templates, unless machines are to boot all the same.
+    pub fn new(allowed: bool) -> Templates {
+        Templates { allowed, known: RefCell::default() }
+    }
+
+    /// Whether machines may thaw.
+    pub fn allowed(&self) -> bool {
+        self.allowed
+    }
+
+    /// The template of this key, which `make` makes if there is none. `None`: it can't be had, and its machines
+    /// boot; `report` is told why, once. An error: the user asks to stop.
+    pub fn get(
+        &self,
+        key: &Key,
+        kind: &Kind,
+        make: impl FnOnce() -> Result<Template>,
+        report: &mut dyn FnMut(String),
+    ) -> Result<Option<Rc<Template>>> {
+        let id = key.id();
+        if let Some(known) = self.known.borrow().get(&id) {
+            return Ok(known.clone());
+        }
+        let found = find(key, kind, make, report);
+        interrupt::check()?;
+        let found =
+            found.map(Rc::new).map_err(|why| report(format!("machines boot, without a template: {why}")));
+        let found = found.ok();
+        self.known.borrow_mut().insert(id, found.clone());
+        Ok(found)
+    }
+
+    /// Notes that machines can't thaw from a template: it goes.
+    pub fn forget(&self, key: &Key) {
+        let id = key.id();
+        if let Ok(store) = Store::open() {
+            let _ = store.hold(&id).and_then(|held| store.remove(&id, &held));
+        }
+        self.known.borrow_mut().insert(id, None);
+    }
+}
+
+/// The template in the store, or a new one, which is kept there.
+fn find(
+    key: &Key,
+    kind: &Kind,
+    make: impl FnOnce() -> Result<Template>,
+    report: &mut dyn FnMut(String),
+) -> Result<Template> {
+    let (store, id) = (Store::open()?, key.id());
+    let held = store.hold(&id)?;
+    match store.get(key, &held) {
+        Ok(Found::Template(template)) => return Ok(template),
+        Ok(Found::Failure(why)) => {
+            let hint = format!("To try again: vshmem template rm {}", &id[..SHORT]);
+            return Err(Error::new(why).hint(hint));
+        }
+        Ok(Found::Nothing) => (),
+        // A new one takes its place.
+        Err(why) => report(format!("{why}; it is made anew")),
+    }
+    report("making a template: machines of this kind will not need to boot any more".into());
+    let made = make();
+    interrupt::check()?;
+    let made = made.map_err(|why| why.to_string());
+    // It serves this command even if it can't be kept.
+    if let Err(why) = store.put(key, kind.clone(), &made, &held) {
+        report(why.to_string());
+    }
+    made.map_err(Error::new)
+}
