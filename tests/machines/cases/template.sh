@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2154 # lib.sh sets it; machines expand what is quoted
-# Templates: machines that thaw are as those that boot, each is somebody of its own, and whatever goes wrong with
-# a template, machines start. TEMPLATE_ROUNDS (1) says how often eight machines thaw.
+# Templates: machines that thaw are as those that boot, each is somebody of its own, and whatever goes wrong
+# with a template, machines start. TEMPLATE_ROUNDS (1) says how often eight machines thaw.
 
 cluster=$VSHMEM_CLUSTER
 vshmem down >/dev/null 2>&1
@@ -39,7 +39,8 @@ works "it takes commands"
 vshmem down
 up "the next one thaws" -n 1
 holds "without a word" test -z "$(grep template "$work/up")"
-holds "in less than half of the $cold s of a boot" awk -v t="$took" -v cold="$cold" 'BEGIN { exit !(t < cold / 2) }'
+holds "in less than half of the $cold s of a boot" \
+    awk -v t="$took" -v cold="$cold" 'BEGIN { exit !(t < cold / 2) }'
 works "it takes commands, too"
 vshmem down
 equal "there is one template" 1 "$(count)"
@@ -82,7 +83,8 @@ for ((round = 0; round < ${TEMPLATE_ROUNDS:-1}; round++)); do
     # What they have changed of it; the translator's memory is no part of that.
     own=0
     for n in 0 1 2 3 4 5 6 7; do
-        own=$((own + $(awk '/^[0-9a-f]+-/ { its = /memfd:vshmem-template/ } its && /^Private_Dirty/ { n += $2 }
+        own=$((own + $(awk '/^[0-9a-f]+-/ { its = /memfd:vshmem-template/ }
+            its && /^Private_Dirty/ { n += $2 }
             END { print n + 0 }' "/proc/$(pid_of "vm$n")/smaps")))
     done
     holds "a machine has less than 64 MiB of memory to itself ($((own / 8 / 1024)))" \
@@ -195,7 +197,7 @@ equal "nothing else is left in the store" 0 "$(find "$templates" -name '*.new' |
 # A disk without room.
 if [ "$(id -u)" -eq 0 ]; then
     copy_cache "$work/small"
-    mkdir -p -m 700 "$work/small/vshmem/templates"
+    mkdir -m 700 "$work/small/vshmem/templates"
     if mount -t tmpfs -o size=20M,mode=700 tmpfs "$work/small/vshmem/templates" 2>/dev/null; then
         XDG_CACHE_HOME=$work/small up "a machine thaws though its template can't be kept" -n 1
         contains "as it says" "could not keep a template" "$(cat "$work/up")"

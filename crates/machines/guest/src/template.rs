@@ -1,6 +1,6 @@
-//! A template: a machine that is frozen before it becomes anybody, and of which others thaw. Its first process
-//! waits here. Each machine that thaws is told by its host who it is, and gets what must differ: random
-//! numbers and the time.
+//! A template: a machine that is frozen before it becomes anybody, and of which others thaw. Its first
+//! process waits here. Each machine that thaws is told by its host who it is, and gets what must differ:
+//! random numbers and the time.
 //!
 //! ```text
 //! machine                        host

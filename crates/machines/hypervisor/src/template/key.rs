@@ -77,8 +77,8 @@ fn processor(cpuinfo: &str) -> impl Iterator<Item = (&str, &str)> {
     parts.map(|(name, value)| (name.trim(), value.trim())).filter(|(name, _)| PROCESSOR.contains(name))
 }
 
-/// A hash of bytes: 32 hexadecimal digits. It finds what has changed, and keeps no liar out: the files are the
-/// user's own.
+/// A hash of bytes: 32 hexadecimal digits. It finds what has changed, and keeps no liar out: the files are
+/// the user's own.
 pub fn hash(bytes: &[u8]) -> String {
     format!("{:032x}", XxHash3_128::oneshot(bytes))
 }

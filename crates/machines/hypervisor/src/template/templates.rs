@@ -29,8 +29,8 @@ impl Templates {
         self.allowed
     }
 
-    /// The template of this key, which `make` makes if there is none. `None`: it can't be had, and its machines
-    /// boot; `report` is told why, once. An error: the user asks to stop.
+    /// The template of this key, which `make` makes if there is none. `None`: it can't be had, and its
+    /// machines boot; `report` is told why, once. An error: the user asks to stop.
     pub fn get(
         &self,
         key: &Key,

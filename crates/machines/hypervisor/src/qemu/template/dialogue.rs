@@ -168,15 +168,10 @@ impl Port {
                     return Ok(String::from_utf8_lossy(&line).into_owned());
                 }
                 Ok(_) => return Err(Error::new("the machine has ended, or says what it should not")),
-                Err(e)
-                    if matches!(
-                        e.kind(),
-                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-                    ) =>
-                {
-                    ()
-                }
-                Err(e) => return Err(e).explain(failed),
+                Err(e) => match e.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => (),
+                    _ => return Err(e).explain(failed),
+                },
             }
         }
     }

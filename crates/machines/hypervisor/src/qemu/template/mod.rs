@@ -1,8 +1,8 @@
 //! Templates of QEMU's machines: making one, and thawing machines from it.
 //!
-//! A template has the devices of its machines, but no pool, no file of the host's, and nobody at the other end
-//! of its network: those are a machine's own. QEMU lets the other side of a device differ. Pools lie behind
-//! ports that the template leaves empty; a machine that thaws looks for them.
+//! A template has the devices of its machines, but no pool, no file of the host's, and nobody at the other
+//! end of its network: those are a machine's own. QEMU lets the other side of a device differ. Pools lie
+//! behind ports that the template leaves empty; a machine that thaws looks for them.
 
 mod dialogue;
 mod thawing;
