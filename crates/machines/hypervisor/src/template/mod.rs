@@ -8,14 +8,14 @@
 //! | [`store`] | a user's templates, on disk |
 //! | [`templates`] | those that one command uses |
 //!
-//! QEMU loads a state into a machine of another kind without a word. So what a template is for is compared
-//! here, as the text of a [`key::Key`].
+//! A hypervisor may load a state into a machine of another kind without a word. So what a template is for is
+//! compared here, as the text of a [`key::Key`].
 //!
 //! A template is a state and its memory. Machines share pages of that which they have not changed: it is a
 //! file without a name, which is sealed. Whoever has it can map and copy it, and nobody can change it, an
-//! attacker that has taken over the QEMU of a machine included. The file on disk, of which it is a copy, no
-//! QEMU ever gets. For machines whose pages are to be large, or come from certain nodes, the state has the
-//! memory in it, and each loads it into memory of its own.
+//! attacker that has taken over a machine's hypervisor process included. That process never gets the file on
+//! disk, of which it is a copy. For machines whose pages are to be large, or come from certain nodes, the
+//! state has the memory in it, and each loads it into memory of its own.
 
 pub mod key;
 pub mod memory;
