@@ -17,9 +17,12 @@ use vshmem_cluster::description::file::File;
 use vshmem_cluster::host::cluster::down;
 use vshmem_cluster::host::repair::repair;
 use vshmem_cluster::host::restart::restart;
+use vshmem_cluster::host::templates;
 use vshmem_cluster::host::up::{up, UpOptions};
+use vshmem_hypervisor::launcher::options::ClusterOptions;
 use vshmem_hypervisor::launcher::table;
 use vshmem_hypervisor::launcher::target::Target;
+use vshmem_hypervisor::launcher::traits::Launcher;
 use vshmem_hypervisor::shared::pool;
 use vshmem_hypervisor::state::machine::{find, state, MachineState};
 use vshmem_hypervisor::state::record::Record;
@@ -45,6 +48,7 @@ type Check = (&'static str, fn(&Cluster) -> Result<()>);
 const CHECKS: &[Check] = &[
     ("up: one machine", one_machine),
     ("up: several machines", several_machines),
+    ("templates, if it has some", templates),
     ("exec: output, exit code, signal", commands),
     ("grant, revoke", grants),
     ("restart", restarts),
@@ -119,12 +123,17 @@ struct Cluster<'a> {
 }
 
 impl Cluster<'_> {
-    fn up(&self, machines: usize) -> Result<Record> {
+    /// The launcher and the options of this cluster with so many machines.
+    fn options(&self, machines: usize) -> Result<(&'static dyn Launcher, ClusterOptions)> {
         let (description, name) = (self.subject.description, &self.name);
         let text =
             format!("{description}\nname = '{name}'\n[[machines]]\ncount = {machines}\nmemory = '128M'\n");
         let file = File::parse(name.clone(), text, Path::new("/"))?;
-        let (launcher, options) = file.description.resolve().map_err(|fault| file.explain(fault))?;
+        file.description.resolve().map_err(|fault| file.explain(fault))
+    }
+
+    fn up(&self, machines: usize) -> Result<Record> {
+        let (launcher, options) = self.options(machines)?;
         up(launcher, &options, UpOptions { timeout: self.subject.timeout, overcommit: true }, &mut |_| ())
     }
 
@@ -240,6 +249,25 @@ fn one_machine(cluster: &Cluster) -> Result<()> {
     check(named.stdout == b"vm0\n", &format!("it is called vm0 ({named:?})"))?;
     down(Some(&cluster.name))?;
     check(!record.pool.exists(), "its pool is gone")
+}
+
+/// A template is made once, and machines thaw from it; or the launcher has none, and says so.
+fn templates(cluster: &Cluster) -> Result<()> {
+    let (launcher, options) = cluster.options(2)?;
+    let make = || templates::make(launcher, &options, &mut |_| ());
+    let made = match make() {
+        Err(why) if why.exit_code() == 1 && why.to_string().contains("can't thaw") => return Ok(()),
+        made => made?,
+    };
+    check(made.len() == 1, "two machines of one kind have one template")?;
+    check(make()? == made, "a template that there is already is not made again")?;
+    let mut said = String::new();
+    let up_options = UpOptions { timeout: cluster.subject.timeout, overcommit: true };
+    up(launcher, &options, up_options, &mut |progress| said += &format!("{progress:?}\n"))?;
+    check(!said.contains("template"), &format!("machines thaw from it without a word: {said}"))?;
+    let ids = ["vm0", "vm1"].map(|vm| cluster.exec(vm, "cat /proc/sys/kernel/random/boot_id"));
+    let [one, other] = ids.map(|id| id.map(|output| output.stdout));
+    check(one? != other?, "two machines of one template are two machines")
 }
 
 fn several_machines(cluster: &Cluster) -> Result<()> {

@@ -46,7 +46,7 @@ impl Drop for Scene {
 }
 
 fn kind() -> Kind {
-    Kind { cpus: 1, memory: SIZE, accel: "tcg".into(), kernel: "6.1".into() }
+    Kind { cpus: 1, memory: SIZE, accel: "fast".into(), kernel: "6.1".into() }
 }
 
 #[test]
