@@ -196,13 +196,13 @@ mod tests {
         let row = Row {
             cpus: Some(128),
             memory: Some(512 << 20),
-            accel: Some("kvm".into()),
+            accel: Some("fast".into()),
             kernel: Some("6.1.0-57-cloud-amd64".into()),
             current: true,
             ..row(listed(&"2c13e21d".repeat(4)))
         };
         let text = table(&[row]);
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
-        assert!(text.contains("2c13e21d  128   512M    kvm  6.1.0-57-cloud-amd64  112M"), "{text}");
+        assert!(text.contains("2c13e21d  128   512M    fast  6.1.0-57-cloud-amd64  112M"), "{text}");
     }
 }

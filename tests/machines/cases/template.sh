@@ -42,6 +42,7 @@ holds "without a word" test -z "$(grep template "$work/up")"
 holds "in less than half of the $cold s of a boot" \
     awk -v t="$took" -v cold="$cold" 'BEGIN { exit !(t < cold / 2) }'
 works "it takes commands, too"
+contains "its pool is there" "$(printf 'default  1G')" "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
 vshmem down
 equal "there is one template" 1 "$(count)"
 contains "which is listed" "  usable" "$(vshmem template ls)"
@@ -77,6 +78,16 @@ with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=
 print(f"{least[0] * 1000:.1f}")
 PYTHON
 }
+# Each adds one to a number in a segment; the last one prints it.
+cat >"$work/count.c" <<'C'
+#include <stdio.h>
+#include <sys/shm.h>
+int main(void) {
+    int *count = shmat(shmget(0x7e3, 4096, IPC_CREAT | 0600), 0, 0);
+    return __atomic_add_fetch(count, 1, __ATOMIC_SEQ_CST) == 8 && printf("%d\n", *count) < 0;
+}
+C
+"${CC:-cc}" -o "$work/count" "$work/count.c"
 for ((round = 0; round < ${TEMPLATE_ROUNDS:-1}; round++)); do
     up "eight machines thaw" -n 8
     holds "the template served them" test -z "$(grep template "$work/up")"
@@ -95,6 +106,7 @@ for ((round = 0; round < ${TEMPLATE_ROUNDS:-1}; round++)); do
     different "addresses of their cards" 'cat /sys/class/net/eth0/address'
     different "random numbers" 'head -c 16 /dev/urandom | od -An -tx1'
     different "places of programs in memory" 'grep -m 1 stack /proc/self/maps | cut -d- -f1'
+    equal "they share the pool" 8 "$(vshmem run --no-prefix -n 8 -- "$work/count")"
     for n in 0 3 7; do
         wrong=$(clock_of "vm$n")
         holds "the clock of vm$n is right to 10 ms ($wrong)" awk -v w="$wrong" 'BEGIN { exit !(w < 10) }'

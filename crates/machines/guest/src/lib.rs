@@ -6,7 +6,7 @@
 //! | [`settings`], [`seed`] | a machine's settings, on its kernel's command line or on a disk |
 //! | [`hypervisor`] | the hypervisor as its machines see it |
 //! | `boot`, [`image`] | the first process, and the service |
-//! | [`template`] | a machine that is not anybody yet |
+//! | [`template`], `slots` | a machine that is not anybody yet, and devices that come to it |
 //! | `commands`, `supervised` | the commands that it starts, and the processes that it keeps running |
 //! | `files`, `exported`, `skeleton`, `copies` | the host's files as the machine sees them |
 //! | [`names`], `uplink`, [`dhcp`], [`ssh`] | names and addresses |
@@ -25,6 +25,7 @@ pub mod names;
 pub mod seed;
 pub mod settings;
 mod skeleton;
+mod slots;
 pub mod ssh;
 mod supervised;
 mod sys;

@@ -12,9 +12,10 @@
 //! is NAME               ---->
 //! ```
 
+use crate::hypervisor::table;
 use crate::settings::{self, Settings};
 use rustix::time::{clock_settime, ClockId, Timespec};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -63,9 +64,7 @@ pub fn await_settings() -> Result<Settings> {
             let settings = Settings::from_command_line(words)?;
             set_clock(&mut host)?;
             take_cards(&settings)?;
-            if !settings.pools.is_empty() {
-                find_pools()?;
-            }
+            table::of(&settings.launcher).find_pools(settings.pools.len())?;
             let known = format!("is {}", settings.name);
             host.say(&known).explain(|| "could not answer the host".into())?;
             return Ok(settings);
@@ -151,12 +150,6 @@ fn take_cards(settings: &Settings) -> Result<()> {
         interface::set_mac(&card, &new).explain(|| format!("could not give {card} the address {new}"))?;
     }
     Ok(())
-}
-
-/// Has the kernel look for the devices of pools, which the template had not.
-fn find_pools() -> Result<()> {
-    let file = "/sys/bus/pci/rescan";
-    fs::write(file, "1").explain(|| format!("could not write to {file}"))
 }
 
 /// Sets the clock, which stands where the template's stood. The host has read its own in the middle of the

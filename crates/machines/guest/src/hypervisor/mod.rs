@@ -15,6 +15,11 @@ pub trait Hypervisor: Sync {
     /// The device files of the channels for commands, once there are `count`.
     fn channels(&self, count: usize) -> Result<Vec<PathBuf>>;
 
+    /// Has the kernel find the devices of so many pools, which have come since it has booted.
+    fn find_pools(&self, _count: usize) -> Result<()> {
+        Ok(())
+    }
+
     /// Permits this user to map the pools that are there from the start.
     fn set_pool_owner(&self, uid: u32) -> Result<()>;
 

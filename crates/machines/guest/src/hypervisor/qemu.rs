@@ -2,6 +2,7 @@
 //! bus.
 
 use super::Hypervisor;
+use crate::slots;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use vshmem_agent::guest::{port, Devices};
 use vshmem_base::error::{error, Explain, Result};
 use vshmem_base::interrupt;
 use vshmem_transport::dax::Dax;
+use vshmem_transport::ivshmem::Ivshmem;
 use vshmem_transport::{PoolRef, Transport};
 
 /// The beginning of the names of the channels' virtio-serial ports; a number follows.
@@ -27,6 +29,23 @@ impl Hypervisor for Qemu {
 
     fn channels(&self, count: usize) -> Result<Vec<PathBuf>> {
         find_ports(count)
+    }
+
+    fn find_pools(&self, count: usize) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        slots::find_devices().explain(|| "could not look for the devices of pools".into())?;
+        let mut found = 0;
+        let looked = Ivshmem.discover(&mut |_| {
+            found += 1;
+            true
+        });
+        looked.map_err(|error| error!("could not look for the devices of pools: {error}"))?;
+        match found == count {
+            true => Ok(()),
+            false => Err(error!("the machine has {found} pools instead of {count}")),
+        }
     }
 
     fn set_pool_owner(&self, uid: u32) -> Result<()> {
