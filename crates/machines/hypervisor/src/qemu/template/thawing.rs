@@ -78,10 +78,10 @@ impl<'a> Thawing<'a> {
         let mut tell = |text: String| report(Progress::Message(text));
         let (key, template) = self.template(machine, &mut tell)?;
         let Some(template) = template else { return Ok(None) };
-        let boots = machine.kernel.replace(self.kernel.clone());
+        // The kernel on its line is what it boots when it is reset: its own.
         machine.beginning = Beginning::Thaw(template.memory.as_ref().map(AsRawFd::as_raw_fd));
         let thawed = thaw(machine, &template.state);
-        (machine.beginning, machine.kernel) = (Beginning::Boot, boots);
+        machine.beginning = Beginning::Boot;
         interrupt::check()?;
         match thawed {
             Ok(thawed) => Ok(Some(thawed)),
