@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from vshmem_lab.analysis import Line, Run, Table
-from vshmem_lab.report import knee, papers, supplements
+from vshmem_lab.report import knee, order, papers, supplements
 from vshmem_lab.report.conclusion import conclusion
 from vshmem_lab.report.model import EMULATED, PARTLY, Grid
-from vshmem_lab.report.order import HEADING, order
 from vshmem_lab.stats import FEWEST
 from vshmem_lab.text import duration, quantity
 
@@ -284,7 +283,7 @@ def missed(run: Run) -> list[str]:
 def findings(run: Run) -> list[tuple[str, list[str]]]:
     """What a reader is to know first: what does not speak for Vshmem, and the papers' order."""
     found = [("Faster than Vshmem", beaten(run)), ("Limits that Vshmem misses", missed(run))]
-    found += [(HEADING, order(run)), (knee.HEADING, knee.knees(run))]
+    found += [(order.heading(run), order.order(run)), (knee.HEADING, knee.knees(run))]
     return [(heading, lines) for heading, lines in found if lines]
 
 
