@@ -38,6 +38,7 @@ class Line:
     accelerator: str = ""
     error: str = ""
     against: stats.Difference | None = None  # this one's values by those of `reference`
+    spread: stats.Spread | None = None  # its variance by that of `reference`
     reference: str = ""  # of Vshmem
     limits: list[tuple[str, bool]] = field(
         default_factory=list
@@ -46,7 +47,8 @@ class Line:
     @property
     def sized(self) -> str:
         """Its size in words; nothing where there is none."""
-        return size_text(self.size, self.counts) if self.size else ""
+        none = self.floor or not (self.size or self.counts)
+        return "" if none else size_text(self.size, self.counts)
 
 
 @dataclass
@@ -64,6 +66,7 @@ class Table:
     moved: int  # repetitions that count though they were, since there are too few others
     noise: float | None  # the usual share by which a sample is off its median
     extremes: bool = False  # the mean, the lowest and the highest are shown
+    spread: bool = False  # the mean, the standard deviation and the variance are
 
     @property
     def title(self) -> str:
@@ -146,6 +149,7 @@ def describe(cases: Sequence[Case]) -> list[dict]:
             "sizes": list(case.sizes),
             "counts": case.counts,
             "extremes": case.extremes,
+            "spread": case.spread,
             "choices": case.choices,
             "wanted": [vars(wanted) for wanted in case.wanted],
             "contenders": [
@@ -156,6 +160,7 @@ def describe(cases: Sequence[Case]) -> list[dict]:
                     "base": one.base,
                     "bar": one.bar,
                     "lacks": one.lacks,
+                    "sizes": list(case.sizes_of(one)),
                     "paper": case.papers.get(one.name, ""),
                     "papers": {
                         str(size): case.papers[one.name, size]
@@ -195,14 +200,14 @@ def _table(case: dict, samples: pd.DataFrame | None, enough: int) -> Table | Non
     lines = [
         _line(contender, size, used, case.get("counts", ""))
         for contender in case["contenders"]
-        for size in (case["sizes"][:1] if contender["floor"] else case["sizes"])
+        for size in _sizes(case, contender)
     ]
     if case.get("choices"):
         for line in lines:
             values = _of(used, line.contender, line.size)["value"].dropna()
             line.choices = dict(values.value_counts().sort_index())
     else:
-        _compare(lines, used)
+        _compare(lines, used, spread=case.get("spread", False))
     for wanted in case["wanted"]:
         _judge(lines, used, wanted, case["unit"])
     names = {name: case[name] for name in (*KEY, "unit", "way")}
@@ -216,7 +221,14 @@ def _table(case: dict, samples: pd.DataFrame | None, enough: int) -> Table | Non
         moved=moved,
         noise=_noise(used),
         extremes=case.get("extremes", False),
+        spread=case.get("spread", False),
     )
+
+
+def _sizes(case: dict, contender: dict) -> list[int]:
+    """A contender's sizes; older runs have those of the case only."""
+    of_all = case["sizes"][:1] if contender["floor"] else case["sizes"]
+    return contender.get("sizes", of_all)
 
 
 def _of(samples: pd.DataFrame, contender: str, size: int) -> pd.DataFrame:
@@ -276,7 +288,7 @@ def _pairs(samples: pd.DataFrame, one: Line, other: Line) -> tuple[np.ndarray, n
     return both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy()
 
 
-def _compare(lines: Sequence[Line], samples: pd.DataFrame) -> None:
+def _compare(lines: Sequence[Line], samples: pd.DataFrame, *, spread: bool) -> None:
     """Each line with one of Vshmem, or with a base where there is none."""
     for line in lines:
         ours = _reference(lines, line) or _base(lines, line)
@@ -289,6 +301,7 @@ def _compare(lines: Sequence[Line], samples: pd.DataFrame) -> None:
         if len(pairs[0]):
             line.against = stats.compare_turns(*pairs)
             line.reference = ours.contender
+            line.spread = stats.compare_spread(*pairs) if spread else None
 
 
 def _reference(lines: Sequence[Line], line: Line) -> Line | None:

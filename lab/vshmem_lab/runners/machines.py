@@ -222,6 +222,24 @@ class HostAndGuest:
         return self._machines.where(lines.assigned(said, turns, what), host=core)
 
 
+class PairInOne:
+    """Both processes in one machine with a processor for each, by its kernel's System V."""
+
+    most = 64
+
+    def __init__(self, machines: Machines) -> None:
+        self._machines = machines
+
+    def measure(self, turns: Sequence[Turn], seconds: float) -> list[Reading]:
+        """All turns, by one pair."""
+        what = "two processes in one machine"
+        within = PATIENCE + limit(turns, seconds)
+        both = 'taskset -c 0 "$@" & taskset -c 1 "$@" & wait'
+        argv = ["--", "sh", "-c", both, "sh", *pingpong(turns, seconds)]
+        said = self._machines.do("exec", self._machines.names[0], *argv, what=what, within=within)
+        return self._machines.where(lines.assigned(said, turns, what))
+
+
 class Network:
     """netpong over the network between the machines."""
 

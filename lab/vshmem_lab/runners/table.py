@@ -74,6 +74,7 @@ class Runners:
             "ipcbench in a machine": lambda: machines.InOne(self.machines(), False),
             "ipcbench in a machine, Vshmem": lambda: machines.InOne(self.machines(), True),
             "host and guest": lambda: machines.HostAndGuest(self.machines()),
+            "pair in a machine": lambda: machines.PairInOne(self.machines(1, 2)),
             "vsock between machines": machines.vsock,
             "network": lambda: machines.Network(self.machines()),
             "wakeup": lambda: machines.Wakeup(self.machines()),

@@ -12,16 +12,26 @@ from vshmem_lab.model import THERE_AND_BACK, Case, Contender
 from vshmem_lab.suites.parts import SEGMENT, VSHMEM
 
 SUITE = "xen"
-# Microseconds there and back, by place.
+# Microseconds there and back, by place: means and, in parentheses, standard deviations.
 PAPERS = {
-    "native": {"Raw": "0.49", "Sync": "1.4", "Sync 1k": "3.4", "TCP": "52.6"},
-    "host-guest": {
-        "Raw": "0.35-0.36",
-        "Sync": "0.78-0.8",
-        "Sync 1k": "3.1-3.3",
-        "TCP": "56.7-70.3",
+    "native": {
+        "Raw": "0.49 (0.03)",
+        "Sync": "1.4 (0.02)",
+        "Sync 1k": "3.4 (0.07)",
+        "TCP": "52.6 (0.4)",
     },
-    "guest-guest": {"Raw": "0.36-0.39", "Sync": "0.8", "Sync 1k": "2.9-3.3", "TCP": "80.9-104.0"},
+    "host-guest": {
+        "Raw": "0.35-0.36 (0.005-0.007)",
+        "Sync": "0.78-0.8 (0.01-0.03)",
+        "Sync 1k": "3.1-3.3 (0.05-0.2)",
+        "TCP": "56.7-70.3 (0.2-0.4)",
+    },
+    "guest-guest": {
+        "Raw": "0.36-0.39 (0.005-0.03)",
+        "Sync": "0.8 (0.02)",
+        "Sync 1k": "2.9-3.3 (0.1-1.14)",
+        "TCP": "80.9-104.0 (0.3-0.5)",
+    },
 }
 RUNNER = "Xen"
 CONTENDERS = (
