@@ -73,8 +73,8 @@ def test_a_side_that_gets_the_turn_out_of_order_is_noticed(method: str, tmp_path
     (tmp_path / "busypong.c").write_text(broken)
     program = tmp_path / "busypong"
     src = paths.LAB / "src"
-    argv = ["cc", "-O2", "-w", f"-I{src}", "-o", program, tmp_path / "busypong.c", src / "support.c"]
-    subprocess.run(argv, check=True)
+    sources = [tmp_path / "busypong.c", src / "support.c"]
+    subprocess.run(["cc", "-O2", "-w", f"-I{src}", "-o", program, *sources], check=True)
     argv = [str(program), "-k", f"{0x54000000 | os.getpid():#x}", "-n", "100000", method, "8"]
     with started(argv) as one, started(argv) as other:
         while one.poll() is None and other.poll() is None:

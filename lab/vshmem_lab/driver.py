@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from vshmem_lab import rounds, stats
-from vshmem_lab.model import Case, Contender, Failed, Missing, Reading, Runner, Turn
+from vshmem_lab.model import Case, Failed, Missing, Reading, Runner, Turn
 from vshmem_lab.store import Row, Store
 
 STEADY = 1.25

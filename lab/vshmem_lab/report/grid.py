@@ -262,6 +262,10 @@ def heading(run: Run) -> list[tuple[str, str]]:
     lines += [("run", _repetitions(about))]
     if "load after" in about:
         lines.append(("load after", str(about["load after"])))
+    if about.get("beside"):
+        beside = about["beside"]
+        names = f": {', '.join(beside['names'])}" if beside["names"] else ""
+        lines.append(("beside it", f"others took {beside['share']:.1%} of a processor{names}"))
     if run.noise() is not None:
         lines.append(("noise", f"a sample is off its median by {run.noise():.1%}, mostly"))
     if not about.get("complete"):
