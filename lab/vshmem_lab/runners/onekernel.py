@@ -112,9 +112,7 @@ def container(argv: list[str]) -> list[str]:
 
 def plan(turns: Sequence[Turn]) -> list[str]:
     """METHOD SIZE of each turn."""
-    return [
-        word for turn in turns for word in (turn.contender.words[0], str(lines.payload(turn)))
-    ]
+    return [word for turn in turns for word in (turn.contender.words[0], str(lines.payload(turn)))]
 
 
 def pingpong(turns: Sequence[Turn], seconds: float, interval: int = 0) -> list[str]:

@@ -1,4 +1,4 @@
-"""The suite `dwarfs`: the papers' programs by MPI, OpenMP, System V, and that between machines.
+"""The suite `dwarfs`: programs after paper 004's by MPI, OpenMP, System V, also between machines.
 
 Paper 004: BLAS 1 to 3 by rows, Laplace by Jacobi with 1000 iterations, pi by Simpson's rule,
 molecular dynamics by velocity Verlet. All models share the arithmetic and the compiler's flags, and

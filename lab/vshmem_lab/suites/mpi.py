@@ -2,8 +2,8 @@
 
 Measured are messages and collectives (`tests/mpi/programs/measure.c`), the HPC Challenge and
 LAMMPS, as Debian has them, with the MPI that they were built with. The same four ranks in one, two
-and four machines are the experiment of paper 003 (Han et al., The effect of multi-core on HPC
-applications in virtualized systems).
+and four machines ask what paper 003 did (Han et al., The effect of multi-core on HPC applications
+in virtualized systems), with sixteen ranks of NPB on two hosts.
 """
 
 from __future__ import annotations

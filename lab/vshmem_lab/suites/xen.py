@@ -2,7 +2,7 @@
 
 All of it is emulated: Xen 4.17 and its domains run inside QEMU without KVM. So the contenders are
 to be compared with each other, not with the papers' times, which are those of a Pentium D of 2.8
-GHz under Xen 3 (Youseff et al., Paravirtualization and autotuned linear algebra, table 6). The
+GHz under Xen 3 (paper 000, table 6). The
 papers have means.
 """
 
