@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -175,8 +175,8 @@ def describe(cases: Sequence[Case]) -> list[dict]:
     ]
 
 
-def load(folder: Path) -> Run:
-    """A run's tables, in the order in which it was measured."""
+def load(folder: Path, only: Collection[tuple[str, str, str]] | None = None) -> Run:
+    """A run's tables, in the order in which it was measured, or those of some cases only."""
     about = store.read_about(folder)
     rows = store.read_rows(folder)
     frame = pd.DataFrame(rows, columns=store.FIELDS)
@@ -185,8 +185,9 @@ def load(folder: Path) -> Run:
     frame["steady"] = frame["steady"] == "True"
     found = dict(list(frame.groupby(KEY, sort=False)))
     enough = min(about["repetitions"], stats.FEWEST)
+    keys = [(case, tuple(case[k] for k in KEY)) for case in about["cases"]]
     tables = [
-        _table(case, found.get(tuple(case[k] for k in KEY)), enough) for case in about["cases"]
+        _table(case, found.get(key), enough) for case, key in keys if only is None or key in only
     ]
     return Run(folder.name, about, [table for table in tables if table])
 
