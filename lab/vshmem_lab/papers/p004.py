@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from vshmem_lab.papers.model import Paper, Rerun, Row, Value, alike, drawing, faster, numbered
 from vshmem_lab.suites import dwarfs, sync
 
@@ -31,6 +33,11 @@ def dwarf(item: str, subject: str, found: str, case: str, small: int, large: int
     little, much = models(case, small), models(case, large)
     values = tuple(little.values())
     claims = [alike(much["System V"], much["Vshmem"])]
+    if "set-up" not in found:
+        whole = {}
+    else:  # which is in the paper's times
+        whole = models(f"{case}, {dwarfs.TOGETHER}", small)
+        claims += [faster(whole["System V"], whole["Vshmem"])]
     if "Laplace" in case:
         claims += [faster(little["OpenMP"], little["Vshmem"])]
     else:
@@ -40,7 +47,12 @@ def dwarf(item: str, subject: str, found: str, case: str, small: int, large: int
     else:
         claims += [faster(little["OpenMP"], little["MPI"])]
     rerun = Rerun(dwarfs.SUITE, case, repetitions=50)
-    return Row(item, subject, found, rerun, values, tuple(claims), why=why)
+    named = (
+        dataclasses.replace(whole[one], name=f"{one}, with set-up")
+        for one in ("System V", "Vshmem")
+        if one in whole
+    )
+    return Row(item, subject, found, rerun, (*values, *named), tuple(claims), why=why)
 
 
 MPI_TODAY = (
@@ -48,6 +60,7 @@ MPI_TODAY = (
     "meet "
     "in more steps than two processes that spin."
 )
+SET_UP = "Set-up is in the paper's times. Here it is timed apart, too; the run is without it."
 ROWS = (
     drawing("figure 1", "a stack of software without machines, and one with"),
     drawing("figure 2", "the same, with Vshmem"),
@@ -105,7 +118,7 @@ ROWS = (
         "pi by Simpson's rule, 2 processes",
         10,
         1_000_000,
-        MPI_TODAY,
+        f"{MPI_TODAY} {SET_UP}",
     ),
     dwarf(
         "figure 11",
@@ -114,7 +127,7 @@ ROWS = (
         "molecular dynamics, 3 dimensions, 100 steps, 2 processes",
         10,
         50,
-        "",
+        SET_UP,
     ),
     drawing("table I", "the programs"),
 )
