@@ -447,3 +447,21 @@ def test_papers_are_named_where_their_figures_stand(tmp_path: Path) -> None:
     assert "Wolski" not in text_of(plain)
     for text in (text_of(cited), *(path.read_text() for path in write(cited, tmp_path / "b"))):
         assert "Youseff and Wolski, Vshmem" in text
+
+
+def test_what_waits_alike_is_compared(tmp_path: Path) -> None:
+    ways = ("ranks spin", "ranks sleep")
+    ours = [dataclasses.replace(OURS, name=f"Vshmem, two machines, {way}") for way in ways]
+    others = [
+        dataclasses.replace(THEIRS, name=f"{place}, {way}")
+        for way in ways
+        for place in ("one machine", "TCP, two machines")
+    ]
+    wanted = tuple(Wanted(f"one machine, {way}", 2, ours=way) for way in ways)
+    (table,) = run(tmp_path / "a", case(*ours, *others, wanted=wanted)).tables
+    found = {line.contender: line for line in table.lines}
+    for way in ways:
+        for place in ("one machine", "TCP, two machines"):
+            assert found[f"{place}, {way}"].reference == f"Vshmem, two machines, {way}"
+        (limit,) = found[f"Vshmem, two machines, {way}"].limits
+        assert f"one machine, {way}" in limit[0]

@@ -306,12 +306,24 @@ def _compare(lines: Sequence[Line], samples: pd.DataFrame, *, spread: bool) -> N
 
 
 def _reference(lines: Sequence[Line], line: Line) -> Line | None:
-    """What of Vshmem has the same size and the same means, as "queues" after a comma."""
+    """What of Vshmem has the same size and the same means, as "queues" after a comma; of several
+    such words at least the last one.
+    """
     ours = [one for one in lines if one.vshmem]
     same_size = [one for one in ours if one.size == line.size] or ours
-    means = line.contender.partition(", ")[2]
-    same = [one for one in same_size if means and one.contender.partition(", ")[2] == means]
-    return next(iter(same or same_size), None)
+    for words in (_means, _last_word):
+        same = [one for one in same_size if words(line) and words(one) == words(line)]
+        if same:
+            return same[0]
+    return next(iter(same_size), None)
+
+
+def _means(line: Line) -> str:
+    return line.contender.partition(", ")[2]
+
+
+def _last_word(line: Line) -> str:
+    return line.contender.rpartition(", ")[2] if ", " in line.contender else ""
 
 
 def _base(lines: Sequence[Line], line: Line) -> Line | None:
@@ -325,6 +337,8 @@ def _judge(lines: Sequence[Line], samples: pd.DataFrame, wanted: dict, unit: str
     """Whether Vshmem keeps a limit: the median of the pairs' ratios counts."""
     for ours in (line for line in lines if line.vshmem and line.summary):
         if wanted.get("size") not in (None, 0, ours.size):
+            continue
+        if not ours.contender.endswith(wanted.get("ours", "")):
             continue
         if not wanted["of"]:
             limit = wanted["absolute"]

@@ -31,6 +31,7 @@ class Wanted:
     factor: float = 0.0
     absolute: float = 0.0
     size: int = 0  # of messages; 0: each that is measured
+    ours: str = ""  # only Vshmem's contenders whose names end so
 
 
 @dataclass(frozen=True)

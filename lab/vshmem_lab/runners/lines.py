@@ -20,8 +20,11 @@ PONG = re.compile(
 
 
 def payload(turn: Turn) -> int:
-    """The bytes that a turn asks for: what has no size has 8, but busypong none."""
-    return turn.size if turn.contender.words[0] in BUSY else turn.size or 8
+    """The bytes that a turn asks for: of its words, its size, or 8; busypong may have none."""
+    method, *fixed = turn.contender.words
+    if method in BUSY:
+        return int(fixed[0]) if fixed else turn.size
+    return turn.size or 8
 
 
 def number(text: str | None) -> float | None:

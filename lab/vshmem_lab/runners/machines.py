@@ -34,6 +34,7 @@ class Kind:
     suffix: str = ""  # of the cluster's name
     memory: int = 0  # MiB of each; 0: by the number of its processors
     shares: tuple[str, ...] = ()  # folders of the host that they see as well
+    pinned: bool = False  # processors are bound to cores in turn, though they are more than those
 
 
 class Machines:
@@ -93,10 +94,12 @@ class Machines:
         """
         machines, usable = self.state()["machines"], sorted(os.sched_getaffinity(0))
         self.cores = [machine["cores"] or [] for machine in machines]
-        if any(self.cores) or len(machines) * self._cpus > len(usable):
+        crowded = len(machines) * self._cpus > len(usable)
+        if any(self.cores) or (crowded and not self._kind.pinned):
             return
         for index, machine in enumerate(machines):
-            share = usable[index * self._cpus :][: self._cpus]
+            first = index * self._cpus
+            share = [usable[at % len(usable)] for at in range(first, first + self._cpus)]
             for thread, core in zip(busiest(machine["pid"], self._cpus), share, strict=True):
                 os.sched_setaffinity(thread, {core})
             self.cores[index] = share

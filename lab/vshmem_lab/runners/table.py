@@ -86,7 +86,7 @@ class Runners:
                 self._program_files(), self._pool("before")
             ),
             "Xen": lambda: xen.Domains(repetitions, seconds),
-            **mpi.runners(self.machines, pair),
+            **mpi.runners(self.machines, pair, lambda: self._pool("vshmem")),
             **environments.runners(self.machines, pair, self._podman, self._xen),
             **dwarfs.runners(self.machines, pair, lambda: self._pool("vshmem"), self._enclosed),
             **vsuite.runners(self.machines, pair),
