@@ -272,3 +272,15 @@ def test_papers_are_cited_by_their_titles() -> None:
                 assert title.startswith(least), f"{name}: {title}, not {right}"
         assert set(YEARS.findall(text)) <= {"2015"}, name
     assert counted >= 6
+
+
+def test_the_turns_that_the_lab_counts_are_those_of_its_suites() -> None:
+    page = (paths.LAB / "README.md").read_text().replace("\n", " ")
+    (said,) = re.findall(r"A repetition has (.*?)\.", page)
+    counted = {
+        suite: int(count) for count, suite in re.findall(r"(\d+)(?: turns)? of `(\w+)`", said)
+    }
+    assert len(counted) == 4
+    for suite, count in counted.items():
+        turns = (len(case.sizes_of(one)) for case in SUITES[suite] for one in case.contenders)
+        assert sum(turns) == count, suite

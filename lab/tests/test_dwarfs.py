@@ -144,3 +144,14 @@ def test_a_program_that_answers_something_else_fails_its_turn(tmp_path: Path, mo
 def test_lines_with_and_without_a_machine() -> None:
     said = "vm0: pi 7 12.5 3.14\n[vm1] 3d-10 4 1e+06 -2\nnoise 1 2\n"
     assert dwarfs.parse(said) == [("pi", 7, 12.5, 3.14), ("3d-10", 4, 1e6, -2)]
+
+
+def test_the_librarys_collectives_are_held_to_those_by_hand_and_to_mpis() -> None:
+    meetings = [case for case in suite.CASES if case.name.startswith("1,000 times")]
+    assert len(meetings) == 6
+    for case in meetings:
+        assert {(one.of, one.ours) for one in case.wanted} == {
+            ("Vshmem, by hand", "vshmem.h"),
+            ("MPI", "vshmem.h"),
+        }
+        assert {one.of for one in case.wanted} < {one.name for one in case.contenders}
