@@ -149,10 +149,10 @@ typedef struct vshm_barrier vshm_barrier;
 /*
  * Finds or makes the barrier of that key in the current pool and takes part as one of `parties`
  * (1 to 480). The key's segment belongs to the barrier and holds a copy of the values of
- * reductions (32 KiB for each party). Each party opens the barrier itself, threads and forked
+ * reductions (33 KiB for each party). Each party opens the barrier itself, threads and forked
  * children too. Returns a null pointer on failure.
  *   EINVAL  the key is IPC_PRIVATE or belongs to something else, or the number differs from the
- *           others'
+ *           others', or their library is of version 0.2.0 or older
  *   EBUSY   all parties are there already
  */
 vshm_barrier *vshm_barrier_open(key_t key, unsigned parties);

@@ -59,6 +59,7 @@ nav:
       - Start fast: docs/guide-start-fast.md
       - MPI: docs/guide-mpi.md
       - Performance: docs/performance.md
+      - The papers' tables and figures: docs/papers.md
       - What costs speed: docs/doctor.md
       - Near their memory: docs/balance.md
       - Checks of vshmem doctor: docs/doctor-checks.md

@@ -50,12 +50,14 @@ class Silent:
 def about(cases: Sequence[Case], repetitions: int = 2) -> dict:
     """Metadata as a run has it."""
     machine = {"processor": "a toy", "versions": {"Vshmem": "0"}}
+    machine |= {"commit": "0123456789", "load before": 0.1}
     return {
         "cases": analysis.describe(cases),
         "machine": machine,
         "repetitions": repetitions,
         "seconds": 0.1,
         "complete": True,
+        "beside": {"share": 0.01, "seconds": 9.0, "names": ["sshd"]},
     }
 
 

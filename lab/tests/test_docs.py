@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from vshmem_lab import analysis, paths
 from vshmem_lab.driver import Driver
 from vshmem_lab.model import Contender, Failed, Missing
 from vshmem_lab.report import docs
+from vshmem_lab.report.papers import PAPERS
 from vshmem_lab.store import Store
 from vshmem_lab.suites.table import SUITES
 from vshmem_lab.text import size
@@ -235,3 +237,50 @@ def test_a_table_of_what_is_not_there(root: Path, old: str, new: str, said: str)
     page.write_text(PAGE.replace(old, new))
     with pytest.raises(Failed, match=said):
         docs.filled(page, root)
+
+
+# Authors, and what follows them where a title is given; years and chapters are no titles.
+CITED = {
+    "000": re.compile(r"Youseff et al[.,]* ?\(?,? ?([A-Z][a-z]\w+ [^(,;)]{12,})"),
+    "001": re.compile(r"Song, Chen(?:,| and) Zang,? ?\(?([A-Z][a-z]\w+ [^(,;)]{12,})"),
+    "002": re.compile(r"Younge,? ?\(?([A-Z][a-z]\w+ [^(,;)]{12,})"),
+    "003": re.compile(r"Han et al[.,]* ?\(?([A-Z][a-z]\w+ [^(,;)]{12,})"),
+}
+YEARS = re.compile(r"Younge,? (20\d\d)")
+COMMENT = re.compile(r"\n\s*(?://[!/]?|#|\*)? *")
+
+
+def plain_title(text: str) -> str:
+    """Letters and blanks only, in small."""
+    return " ".join(re.findall(r"[a-z]+", text.lower()))
+
+
+def test_papers_are_cited_by_their_titles() -> None:
+    argv = ["git", "-C", str(paths.ROOT), "grep", "-lE", "Younge|Han et al|Youseff|Song, Chen"]
+    argv += ["--", ".", ":!docs/results", ":!lab/tests/test_docs.py"]
+    found = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+    counted = 0
+    for name in found:
+        text = COMMENT.sub(" ", (paths.ROOT / name).read_text()).replace("*", "").replace('" "', "")
+        for number, pattern in CITED.items():
+            right = plain_title(PAPERS[number].split(", ", 1)[1])
+            if number == "001":
+                right = plain_title(PAPERS[number].split("Zang, ", 1)[1])
+            for title in map(plain_title, pattern.findall(text)):
+                counted += 1
+                least = " ".join(right.split()[:6])
+                assert title.startswith(least), f"{name}: {title}, not {right}"
+        assert set(YEARS.findall(text)) <= {"2015"}, name
+    assert counted >= 6
+
+
+def test_the_turns_that_the_lab_counts_are_those_of_its_suites() -> None:
+    page = (paths.LAB / "README.md").read_text().replace("\n", " ")
+    (said,) = re.findall(r"A repetition has (.*?)\.", page)
+    counted = {
+        suite: int(count) for count, suite in re.findall(r"(\d+)(?: turns)? of `(\w+)`", said)
+    }
+    assert len(counted) == 4
+    for suite, count in counted.items():
+        turns = (len(case.sizes_of(one)) for case in SUITES[suite] for one in case.contenders)
+        assert sum(turns) == count, suite

@@ -18,7 +18,7 @@ from vshmem_lab.driver import Driver
 from vshmem_lab.model import Contender, Failed, Reading, Wanted
 from vshmem_lab.report.conclusion import conclusion
 from vshmem_lab.report.grid import SINGLE, as_text, details, grid, text_of
-from vshmem_lab.report.order import order
+from vshmem_lab.report.order import SUITE, heading, order
 from vshmem_lab.report.plots import svg
 from vshmem_lab.report.write import write
 from vshmem_lab.store import Store, read_about
@@ -314,22 +314,72 @@ def test_what_a_contender_lacks_is_said(tmp_path: Path) -> None:
     assert "ring lacks: types." in text_of(run(tmp_path / "a", case(OURS, ring), theirs=fake))
 
 
-def test_the_papers_order_is_judged(tmp_path: Path) -> None:
-    names = ("System V", "OpenMP", "MPI")
-    models = (OURS, *(Contender(name, name, ("x",)) for name in names))
-    dwarf = dataclasses.replace(
-        case(*models, sizes=(10, 20), counts="rows"), suite="dwarfs", papers={"MPI": "4th"}
-    )
-    said = {}
-    for name, openmp in (("as", 150.0), ("other", 70.0)):
-        values = {"ours": 100.0, "System V": 100.0, "OpenMP": openmp, "MPI": 200.0}
-        found = run(tmp_path / name, dwarf, **values)
-        (said[name],) = order(found)
-        assert said[name] in text_of(found)
-    assert "System V and Vshmem in 2 of 2 sizes; OpenMP not faster than Vshmem in 2" in said["as"]
-    assert "MPI slower than OpenMP in 2; the slowest takes 2 times" in said["as"]
-    assert said["as"].endswith("2 times with 20 rows")
-    assert "OpenMP not faster than Vshmem in 0" in said["other"]
+NAMES = ("System V", "OpenMP", "MPI")
+MODELS = (OURS, *(Contender(name, name, ("x",)) for name in NAMES))
+AS_THE_PAPERS = {"ours": 100.0, "System V": 100.0, "OpenMP": 150.0, "MPI": 200.0}
+
+
+def dwarf(name: str):
+    """A dwarf by all models."""
+    return dataclasses.replace(case(*MODELS, sizes=(10, 20), counts="rows", name=name), suite=SUITE)
+
+
+def closing(base: float, more: float):
+    """A value that is nearer to the base in the larger problem."""
+    return Fake(alter=lambda turn, call: (base + more * 10 / turn.size) * (1 + call % 5 / 1e4))
+
+
+def test_a_heading_says_what_its_lines_bear_out(tmp_path: Path) -> None:
+    shrinking = {"OpenMP": closing(150.0, 50.0), "MPI": closing(250.0, 500.0)}
+    found = run(tmp_path / "a", dwarf("pi"), **(AS_THE_PAPERS | shrinking))
+    assert heading(found) == "The papers' order of models holds in all 2 problems"
+    (said,) = order(found)
+    assert "as the papers found it in 2 of 2 sizes, the slowest takes 7.5 times" in said
+    assert f"{heading(found)}:\n  {said}" in text_of(found)
+
+
+@pytest.mark.parametrize(
+    ("values", "contradicted"),
+    [
+        ({"MPI": 120.0}, "MPI is faster than OpenMP in 2"),
+        ({"OpenMP": 70.0}, "OpenMP is faster than Vshmem in 2"),
+        ({"System V": 130.0}, "System V and Vshmem differ in 2"),
+        ({}, "gaps that do not close in 1 of 1 dwarfs"),
+    ],
+)
+def test_a_heading_names_what_contradicts_it(
+    values: dict, contradicted: str, tmp_path: Path
+) -> None:
+    found = run(tmp_path / "a", dwarf("pi"), **(AS_THE_PAPERS | values))
+    held = 0 if values else 2
+    expected = "holds in all 2" if held else "holds in 0 of 2"
+    assert heading(found).startswith(f"The papers' order of models {expected} problems; against")
+    assert contradicted in heading(found)
+    assert "in 0" not in heading(found).partition("against")[2]
+
+
+def test_noise_neither_bears_an_order_out_nor_contradicts_it(tmp_path: Path) -> None:
+    wild = {"MPI": Fake(alter=lambda _, call: 150 * (1 + 0.2 * (-1) ** (call // 2)))}
+    found = run(tmp_path / "a", dwarf("pi"), **(AS_THE_PAPERS | wild))
+    assert heading(found).startswith("The papers' order of models holds in 0 of 2 problems")
+    assert "MPI is faster" not in heading(found)
+    assert "within noise in 2: OpenMP before MPI" in order(found)[0]
+
+
+def test_each_dwarf_has_the_papers_own_order(tmp_path: Path) -> None:
+    usual = AS_THE_PAPERS
+    openmp_first = {**usual, "OpenMP": 70.0}
+    mpi_first = {**usual, "MPI": 50.0}
+    for name, values, held in (
+        ("Laplace by Jacobi", openmp_first, "all 2"),
+        ("Laplace by Jacobi", usual, "0 of 2"),
+        ("molecular dynamics", mpi_first, "all 2"),  # the paper has no MPI there
+        ("pi", mpi_first, "0 of 2"),
+    ):
+        found = run(tmp_path / f"{name}-{held[0]}", dwarf(name), **values)
+        assert f"holds in {held} problems" in heading(found), name
+    laplace = analysis.load(tmp_path / "Laplace by Jacobi-0")
+    assert "Vshmem is faster than OpenMP" in heading(laplace)
 
 
 class Timed(Fake):
@@ -397,3 +447,21 @@ def test_papers_are_named_where_their_figures_stand(tmp_path: Path) -> None:
     assert "Wolski" not in text_of(plain)
     for text in (text_of(cited), *(path.read_text() for path in write(cited, tmp_path / "b"))):
         assert "Youseff and Wolski, Vshmem" in text
+
+
+def test_what_waits_alike_is_compared(tmp_path: Path) -> None:
+    ways = ("ranks spin", "ranks sleep")
+    ours = [dataclasses.replace(OURS, name=f"Vshmem, two machines, {way}") for way in ways]
+    others = [
+        dataclasses.replace(THEIRS, name=f"{place}, {way}")
+        for way in ways
+        for place in ("one machine", "TCP, two machines")
+    ]
+    wanted = tuple(Wanted(f"one machine, {way}", 2, ours=way) for way in ways)
+    (table,) = run(tmp_path / "a", case(*ours, *others, wanted=wanted)).tables
+    found = {line.contender: line for line in table.lines}
+    for way in ways:
+        for place in ("one machine", "TCP, two machines"):
+            assert found[f"{place}, {way}"].reference == f"Vshmem, two machines, {way}"
+        (limit,) = found[f"Vshmem, two machines, {way}"].limits
+        assert f"one machine, {way}" in limit[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,6 +38,7 @@ class Line:
     accelerator: str = ""
     error: str = ""
     against: stats.Difference | None = None  # this one's values by those of `reference`
+    spread: stats.Spread | None = None  # its variance by that of `reference`
     reference: str = ""  # of Vshmem
     limits: list[tuple[str, bool]] = field(
         default_factory=list
@@ -46,7 +47,8 @@ class Line:
     @property
     def sized(self) -> str:
         """Its size in words; nothing where there is none."""
-        return size_text(self.size, self.counts) if self.size else ""
+        none = self.floor or not (self.size or self.counts)
+        return "" if none else size_text(self.size, self.counts)
 
 
 @dataclass
@@ -64,6 +66,7 @@ class Table:
     moved: int  # repetitions that count though they were, since there are too few others
     noise: float | None  # the usual share by which a sample is off its median
     extremes: bool = False  # the mean, the lowest and the highest are shown
+    spread: bool = False  # the mean, the standard deviation and the variance are
 
     @property
     def title(self) -> str:
@@ -146,6 +149,7 @@ def describe(cases: Sequence[Case]) -> list[dict]:
             "sizes": list(case.sizes),
             "counts": case.counts,
             "extremes": case.extremes,
+            "spread": case.spread,
             "choices": case.choices,
             "wanted": [vars(wanted) for wanted in case.wanted],
             "contenders": [
@@ -156,6 +160,7 @@ def describe(cases: Sequence[Case]) -> list[dict]:
                     "base": one.base,
                     "bar": one.bar,
                     "lacks": one.lacks,
+                    "sizes": list(case.sizes_of(one)),
                     "paper": case.papers.get(one.name, ""),
                     "papers": {
                         str(size): case.papers[one.name, size]
@@ -170,8 +175,8 @@ def describe(cases: Sequence[Case]) -> list[dict]:
     ]
 
 
-def load(folder: Path) -> Run:
-    """A run's tables, in the order in which it was measured."""
+def load(folder: Path, only: Collection[tuple[str, str, str]] | None = None) -> Run:
+    """A run's tables, in the order in which it was measured, or those of some cases only."""
     about = store.read_about(folder)
     rows = store.read_rows(folder)
     frame = pd.DataFrame(rows, columns=store.FIELDS)
@@ -180,8 +185,9 @@ def load(folder: Path) -> Run:
     frame["steady"] = frame["steady"] == "True"
     found = dict(list(frame.groupby(KEY, sort=False)))
     enough = min(about["repetitions"], stats.FEWEST)
+    keys = [(case, tuple(case[k] for k in KEY)) for case in about["cases"]]
     tables = [
-        _table(case, found.get(tuple(case[k] for k in KEY)), enough) for case in about["cases"]
+        _table(case, found.get(key), enough) for case, key in keys if only is None or key in only
     ]
     return Run(folder.name, about, [table for table in tables if table])
 
@@ -195,14 +201,14 @@ def _table(case: dict, samples: pd.DataFrame | None, enough: int) -> Table | Non
     lines = [
         _line(contender, size, used, case.get("counts", ""))
         for contender in case["contenders"]
-        for size in (case["sizes"][:1] if contender["floor"] else case["sizes"])
+        for size in _sizes(case, contender)
     ]
     if case.get("choices"):
         for line in lines:
             values = _of(used, line.contender, line.size)["value"].dropna()
             line.choices = dict(values.value_counts().sort_index())
     else:
-        _compare(lines, used)
+        _compare(lines, used, spread=case.get("spread", False))
     for wanted in case["wanted"]:
         _judge(lines, used, wanted, case["unit"])
     names = {name: case[name] for name in (*KEY, "unit", "way")}
@@ -216,7 +222,14 @@ def _table(case: dict, samples: pd.DataFrame | None, enough: int) -> Table | Non
         moved=moved,
         noise=_noise(used),
         extremes=case.get("extremes", False),
+        spread=case.get("spread", False),
     )
+
+
+def _sizes(case: dict, contender: dict) -> list[int]:
+    """A contender's sizes; older runs have those of the case only."""
+    of_all = case["sizes"][:1] if contender["floor"] else case["sizes"]
+    return contender.get("sizes", of_all)
 
 
 def _of(samples: pd.DataFrame, contender: str, size: int) -> pd.DataFrame:
@@ -276,7 +289,7 @@ def _pairs(samples: pd.DataFrame, one: Line, other: Line) -> tuple[np.ndarray, n
     return both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy()
 
 
-def _compare(lines: Sequence[Line], samples: pd.DataFrame) -> None:
+def _compare(lines: Sequence[Line], samples: pd.DataFrame, *, spread: bool) -> None:
     """Each line with one of Vshmem, or with a base where there is none."""
     for line in lines:
         ours = _reference(lines, line) or _base(lines, line)
@@ -289,15 +302,28 @@ def _compare(lines: Sequence[Line], samples: pd.DataFrame) -> None:
         if len(pairs[0]):
             line.against = stats.compare_turns(*pairs)
             line.reference = ours.contender
+            line.spread = stats.compare_spread(*pairs) if spread else None
 
 
 def _reference(lines: Sequence[Line], line: Line) -> Line | None:
-    """What of Vshmem has the same size and the same means, as "queues" after a comma."""
+    """What of Vshmem has the same size and the same means, as "queues" after a comma; of several
+    such words at least the last one.
+    """
     ours = [one for one in lines if one.vshmem]
     same_size = [one for one in ours if one.size == line.size] or ours
-    means = line.contender.partition(", ")[2]
-    same = [one for one in same_size if means and one.contender.partition(", ")[2] == means]
-    return next(iter(same or same_size), None)
+    for words in (_means, _last_word):
+        same = [one for one in same_size if words(line) and words(one) == words(line)]
+        if same:
+            return same[0]
+    return next(iter(same_size), None)
+
+
+def _means(line: Line) -> str:
+    return line.contender.partition(", ")[2]
+
+
+def _last_word(line: Line) -> str:
+    return line.contender.rpartition(", ")[2] if ", " in line.contender else ""
 
 
 def _base(lines: Sequence[Line], line: Line) -> Line | None:
@@ -311,6 +337,8 @@ def _judge(lines: Sequence[Line], samples: pd.DataFrame, wanted: dict, unit: str
     """Whether Vshmem keeps a limit: the median of the pairs' ratios counts."""
     for ours in (line for line in lines if line.vshmem and line.summary):
         if wanted.get("size") not in (None, 0, ours.size):
+            continue
+        if not ours.contender.endswith(wanted.get("ours", "")):
             continue
         if not wanted["of"]:
             limit = wanted["absolute"]

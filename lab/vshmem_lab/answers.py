@@ -144,6 +144,7 @@ _ANSWERS: dict[str, Callable[[int], float]] = {
     "vector": _vector,
     "matrix": _matrix,
     "laplace": _laplace,
+    "laplace-atomic": _laplace,
     "pi": _pi,
     "histogram": _histogram,
     "wordcount": _wordcount,

@@ -13,6 +13,7 @@ from vshmem_lab.comparison import compare
 from vshmem_lab.demo import demo
 from vshmem_lab.features import table as features
 from vshmem_lab.model import Failed
+from vshmem_lab.papers import page as page_of_papers
 from vshmem_lab.report import docs, hypervisors
 from vshmem_lab.report.grid import as_text
 from vshmem_lab.report.write import write
@@ -165,7 +166,7 @@ def _keep(options: argparse.Namespace) -> int:
 
 
 def _docs(_options: argparse.Namespace) -> int:
-    for page in docs.fill():
+    for page in [*docs.fill(), *page_of_papers.fill()]:
         print(running.shown(page))
     return 0
 

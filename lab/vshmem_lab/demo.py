@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from vshmem_lab import analysis, paths, system, topology
+from vshmem_lab import analysis, paths, quiet, system, topology
 from vshmem_lab.choice import Choice, selected
 from vshmem_lab.driver import Driver
 from vshmem_lab.model import Case, Failed
@@ -95,7 +95,8 @@ def _play(progress: Progress, folder: Path) -> None:
         "complete": True,
     }
     store = Store.create(folder, about)
-    with Runners(topology.pair(), REPETITIONS, SECONDS) as runners:
+    watch = quiet.Watch()
+    with watch, Runners(topology.pair(), REPETITIONS, SECONDS) as runners:
         progress.say("booting two virtual machines that share one pool: vshmem up -n 2")
         machines = runners.machines()
         progress.say(f"they are up ({machines.booted_in:.1f} s)")
@@ -103,6 +104,7 @@ def _play(progress: Progress, folder: Path) -> None:
         perl_to_python(machines)
         Driver(runners.find, store, REPETITIONS, SECONDS, progress).run(cases)
         progress.say("turning the machines off")
+    store.describe({**about, "beside": watch.told()})
 
 
 SHOWN = (

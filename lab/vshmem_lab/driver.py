@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from vshmem_lab import rounds, stats
-from vshmem_lab.model import Case, Contender, Failed, Missing, Reading, Runner, Turn
+from vshmem_lab.model import Case, Failed, Missing, Reading, Runner, Turn
 from vshmem_lab.store import Row, Store
 
 STEADY = 1.25
@@ -108,7 +108,9 @@ class Driver:
 
     def _warm_up(self, case: Case) -> None:
         """A short turn of each contender, which is not kept; a failure will show again."""
-        turns = [Turn(case, contender, case.sizes[0]) for contender in case.contenders]
+        turns = [
+            Turn(case, one, sizes[0]) for one in case.contenders if (sizes := case.sizes_of(one))
+        ]
         for group in self._groups(turns):
             self._measure(group, self._seconds / WARM)
 
@@ -174,17 +176,12 @@ def order(case: Case, repetition: int) -> list[Turn]:
         Turn(case, contender, size)
         for contender in case.contenders
         if contender is not floor
-        for size in sizes(case, contender)
+        for size in case.sizes_of(contender)
     ]
     if repetition % 2:
         others.reverse()
     ends = [Turn(case, floor, case.sizes[0])] if floor else []
     return [*ends, *others, *ends]
-
-
-def sizes(case: Case, contender: Contender) -> tuple[int, ...]:
-    """The sizes that a contender has; the floor has no payload, and so one only."""
-    return case.sizes[:1] if contender.floor else case.sizes
 
 
 def is_steady(case: Case, turns: Sequence[Turn], readings: Sequence[Reading]) -> bool:

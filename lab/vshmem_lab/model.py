@@ -31,6 +31,7 @@ class Wanted:
     factor: float = 0.0
     absolute: float = 0.0
     size: int = 0  # of messages; 0: each that is measured
+    ours: str = ""  # only Vshmem's contenders whose names end so
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Contender:
     bar: bool = False  # other software, which stands beside and is not compared
     line: int = 0  # of the program's output
     lacks: str = ""  # what it can't do that the others can
+    least: int = 0  # the smallest of the case's sizes that it has
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Case:
     extremes: bool = (
         False  # the mean, the lowest and the highest are shown as well, as papers have it
     )
+    spread: bool = False  # so are the mean, the standard deviation and the variance
     choices: bool = False  # values are choices: how often each was made is shown
     warm: bool = True  # a short turn of each comes first; else its programs see to that
     # The papers' figure, by contender, or by contender and size.
@@ -76,6 +79,12 @@ class Case:
     def label(self) -> str:
         """The case and where it is played."""
         return f"{self.name} ({self.environment})"
+
+    def sizes_of(self, contender: Contender) -> tuple[int, ...]:
+        """The sizes that a contender has; the floor has no payload, and so one only."""
+        if contender.floor:
+            return self.sizes[:1]
+        return tuple(size for size in self.sizes if size >= contender.least)
 
 
 @dataclass(frozen=True)

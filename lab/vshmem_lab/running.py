@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vshmem_lab import analysis, leftovers, paths, system
+from vshmem_lab import analysis, leftovers, paths, quiet, system
 from vshmem_lab.analysis import Run
 from vshmem_lab.choice import Choice, selected
 from vshmem_lab.driver import Driver
@@ -51,6 +51,7 @@ def new(plan: Plan, folder: Path | None) -> tuple[int, Path]:
         "machine": system.describe(),
         "cases": analysis.describe(cases),
         "complete": False,
+        "beside": quiet.NOTHING,
     }
     if hypervisors.SUITE in plan.choice.suites:
         about["features"] = features.probe(boot_xen=_has_xen(cases))
@@ -73,6 +74,8 @@ def resume(folder: Path | None) -> int:
     choice = Choice(**{k: v if k == "before" else tuple(v) for k, v in about["choice"].items()})
     one, other = about["processors"]
     plan = Plan(choice, about["repetitions"], about["seconds"], (one, other), about.get("minutes"))
+    machine = about["machine"]
+    machine["load before"] = max(machine["load before"], system.load())
     return _measure(plan, Store.resume(folder), about)
 
 
@@ -91,10 +94,13 @@ def _measure(plan: Plan, store: Store, about: dict) -> int:
     paths.build_programs()
     before = Path(plan.choice.before) if plan.choice.before else None
     total = sum(1 if case.once else plan.repetitions for case in cases)
+    watch = quiet.Watch(about.get("beside"))
+    # Of a lab that is killed it is not known.
+    store.describe({**about, "beside": None})
     handler = signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED + 13))
     try:
         times = (plan.repetitions, plan.seconds)
-        with Runners(plan.processors, *times, before) as runners, Steps(total) as steps:
+        with watch, Runners(plan.processors, *times, before) as runners, Steps(total) as steps:
             Driver(runners.find, store, *times, steps, until).run(cases)
     except KeyboardInterrupt:
         print(
@@ -104,6 +110,8 @@ def _measure(plan: Plan, store: Store, about: dict) -> int:
         return INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, handler)
+        about["beside"] = watch.told()
+        store.describe(about)
     about["machine"]["versions"] |= channels.versions()
     about |= {"complete": True, "load after": system.load()}
     store.describe(about)

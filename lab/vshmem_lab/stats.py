@@ -36,6 +36,7 @@ class Summary:
     lowest: float = math.nan
     mean: float = math.nan
     highest: float = math.nan
+    deviation: float = math.nan  # the standard one, of samples; NaN of a single one
 
 
 def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
@@ -58,7 +59,8 @@ def summarize(values: Sequence[float]) -> Summary:
     """The summary of at least one sample."""
     interval = bootstrap_interval(values)
     extremes = (float(found(values)) for found in (np.min, np.mean, np.max))
-    return Summary(len(values), float(np.median(values)), *interval, *extremes)
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+    return Summary(len(values), float(np.median(values)), *interval, *extremes, deviation)
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> float:
@@ -108,6 +110,39 @@ def compare_turns(one: Sequence[float], other: Sequence[float]) -> Difference:
     if len(logs) >= FEWEST:
         p = sign_test(logs)
     return Difference(math.exp(float(np.median(logs))), low, high, p, welch(a, b))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How another contender's variance compares with one's."""
+
+    ratio: float  # the other's by the one's
+    p: float  # that both vary alike; NaN if there are too few samples
+
+    @property
+    def known(self) -> bool:
+        """Whether there are enough samples for a verdict."""
+        return not math.isnan(self.p)
+
+    @property
+    def real(self) -> bool:
+        """Whether it is more than chance."""
+        return self.known and self.p <= LEVEL
+
+
+def compare_spread(one: Sequence[float], other: Sequence[float]) -> Spread:
+    """Compares variances by Brown and Forsythe's test, which takes how far samples are from their
+    median: a time has outliers, of which the F-test makes a difference where there is none.
+    """
+    a, b = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
+    if min(len(a), len(b)) < 2:
+        return Spread(math.nan, math.nan)
+    variances = float(np.var(a, ddof=1)), float(np.var(b, ddof=1))
+    ratio = variances[1] / variances[0] if variances[0] else math.inf if variances[1] else 1.0
+    p = math.nan
+    if min(len(a), len(b)) >= FEWEST:
+        p = float(stats.levene(a, b, center="median").pvalue) if max(variances) else 1.0
+    return Spread(ratio, p)
 
 
 def compare_runs(one: Sequence[float], other: Sequence[float]) -> Difference:

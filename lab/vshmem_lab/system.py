@@ -42,15 +42,19 @@ def processor() -> str:
 
 
 def commit() -> str:
-    """The commit that was measured, marked if the tree differs from it."""
+    """The commit that was measured, marked if the tree differs from it, but in kept results."""
     if not CHECKOUT:
         return "installed"
-    argv = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+changes", "--abbrev=10"]
+    git = ["git", "-C", str(ROOT)]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True)
+        named = [*git, "describe", "--always", "--abbrev=10"]
+        done = subprocess.run(named, capture_output=True, text=True)
+        changed = [*git, "status", "--porcelain", "--", ".", ":(exclude)docs/results"]
+        differs = subprocess.run(changed, capture_output=True, text=True).stdout.strip()
     except FileNotFoundError:
         return "unknown"
-    return done.stdout.strip() or "unknown"
+    name = done.stdout.strip()
+    return f"{name}{'+changes' if differs else ''}" if name else "unknown"
 
 
 def versions() -> dict[str, str]:

@@ -29,6 +29,13 @@ def quantity(value: float | None, unit: str) -> str:
     return duration(value) if unit == "ns" else f"{significant(value)} {unit}".rstrip()
 
 
+def squared(value: float, unit: str) -> str:
+    """A variance in the square of its unit; of times in square microseconds, as papers have it."""
+    if math.isnan(value):
+        return "-"
+    return f"{value / 1e6:.3g} µs²" if unit == "ns" else f"{significant(value)} ({unit})²"
+
+
 def memory(value: float) -> str:
     """Bytes that were measured, in a unit that reads well."""
     for shift, unit in ((20, "MiB"), (10, "KiB")):

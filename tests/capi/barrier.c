@@ -1,5 +1,5 @@
 /* Barriers and reductions, between processes and threads, and when a party dies. */
-#include "capi.h"
+#include "entered.h"
 #include <pthread.h>
 #include <vshmem.h>
 
@@ -209,6 +209,80 @@ static void come_and_go(void) {
     GIVES(vshm_barrier_remove(KEY + 2), 0);
 }
 
+static vshm_barrier *alone;
+
+static void meet_alone(void) {
+    double value = 1;
+    CHECK(vshm_barrier_wait(alone, NULL) == 1);
+    CHECK(vshm_reduce_double(alone, &value, 1, VSHM_SUM, NULL) == 0 && value == 1);
+}
+
+/* Whoever is last to arrive enters no kernel where nobody sleeps, nor to see that values are there.
+ */
+static void last_to_arrive(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK((alone = vshm_barrier_open(KEY + 3, 1)) != NULL);
+        meet_alone(), meet_alone();
+        count_system_calls();
+        CHECK(fewest_entered(meet_alone) == 0);
+        _exit(0);
+    }
+    wait_for_success(child);
+    GIVES(vshm_barrier_remove(KEY + 3), 0);
+}
+
+static double milliseconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+/* Parties that sleep are woken: by themselves they look four times a second. */
+static void sleepers(void) {
+    enum { TIMES = 40, NAP = 20 };
+    pid_t children[PARTIES - 1];
+    for (int i = 0; i < PARTIES - 1; i++)
+        if ((children[i] = fork()) == 0) {
+            vshm_barrier *barrier = vshm_barrier_open(KEY + 4, PARTIES);
+            CHECK(barrier != NULL);
+            for (int round = 0; round < TIMES; round++) {
+                /* Now all sleep, now some are still on their way there. */
+                usleep((useconds_t)(round % 4 * i * 300));
+                CHECK(vshm_barrier_wait(barrier, NULL) >= 0);
+            }
+            _exit(0);
+        }
+    vshm_barrier *barrier = vshm_barrier_open(KEY + 4, PARTIES);
+    CHECK(barrier != NULL);
+    int slow = 0;
+    for (int round = 0; round < TIMES; round++) {
+        double before = milliseconds();
+        nap_ms(round % 2 ? NAP : 1);
+        CHECK(vshm_barrier_wait(barrier, NULL) >= 0);
+        slow += milliseconds() - before > 200;
+    }
+    /* A busy machine makes a few slow. */
+    CHECK(slow < TIMES / 4);
+    for (int i = 0; i < PARTIES - 1; i++)
+        wait_for_success(children[i]);
+    CHECK(vshm_barrier_close(barrier) == 0);
+    GIVES(vshm_barrier_remove(KEY + 4), 0);
+}
+
+/* A barrier of version 0.2.0, whose parties wake and sleep otherwise, is refused, but can be
+ * removed. */
+static void another_version(void) {
+    int segment = vshm_shmget(KEY + 5, 200000, IPC_CREAT | 0600);
+    uint32_t *head = vshm_shmat(segment, NULL, 0);
+    CHECK(head != (void *)-1);
+    head[0] = 0x56534231, head[1] = 2;
+    FAILS((long)vshm_barrier_open(KEY + 5, 2) == 0 ? -1 : 0, EINVAL);
+    CHECK(strstr(vshm_last_error(), "version") != NULL);
+    GIVES(vshm_barrier_remove(KEY + 5), 0);
+    CHECK(vshm_shmdt(head) == 0);
+}
+
 int main(void) {
     struct shared *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -221,6 +295,9 @@ int main(void) {
     trouble();
     replaced();
     come_and_go();
+    last_to_arrive();
+    sleepers();
+    another_version();
     GIVES(vshm_barrier_remove(KEY), 0);
     return 0;
 }

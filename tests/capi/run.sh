@@ -325,6 +325,7 @@ preloaded "before and after main" early
 preloaded "children" forks
 preloaded "good guest" guest
 preloaded "changing credentials" setuid
+preloaded "calls that enter no kernel" kernel
 preloaded "SEM_UNDO" undo
 preloaded "no heap" noheap
 run "mlockall" VSHMEM_POOL_SIZE=1G LD_PRELOAD="$lib" timeout -k 5 60 "$programs/locked"

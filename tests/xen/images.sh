@@ -77,6 +77,7 @@ vshmem() {
     strip "$1/bin/transport-contract"
     put "$1" "$work/forbid" bin/forbid
     put "$1" "$work/bench/pingpong" bin/pingpong
+    put "$1" "$work/bench/busypong" bin/busypong
     put "$1" "$work/bench/netpong" bin/netpong
     put "$1" "$work/bench/vchanpong" bin/vchanpong
     put "$1" "$work/steal" bin/steal

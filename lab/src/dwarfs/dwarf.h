@@ -13,6 +13,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 /* The BLAS dwarf is compiled for each. */
 #ifndef REAL
@@ -27,6 +28,13 @@ struct part {
 /* The share of one of `of` processes in n; shares differ by one at most. */
 struct part part_of(size_t n, int number, int of);
 
+/* Nanoseconds of the monotonic clock. */
+static inline double clock_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
 /* Ends the program with "what: reason of errno". */
 void die(const char *what) __attribute__((noreturn));
 
@@ -38,7 +46,9 @@ double checksum(const double *values, size_t count);
 
 /* The model: how processes are a team. The threads of OpenMP are no members of it. */
 extern int team_rank, team_size;
-void team_join(int *argc, char ***argv, unsigned key, int size);
+/* The nanoseconds that joining takes, but for waiting until others come, where that can be told:
+ * an MPI starts by waiting. */
+double team_join(int *argc, char ***argv, unsigned key, int size);
 void team_leave(void);
 /* Waits for all. */
 void team_barrier(void);

@@ -1,6 +1,9 @@
-/* DWARF-MODEL [-k KEY] [-p PROCESSES] [-t SECONDS] WHAT SIZE [WHAT SIZE]...: see dwarf.h.
+/* DWARF-MODEL [-k KEY] [-p PROCESSES] [-t SECONDS] WHAT SIZE [WHAT SIZE]...
+ * DWARF-MODEL [-k KEY] [-p PROCESSES] -s apart|together WHAT SIZE: see dwarf.h.
  *
- * Prints the median nanoseconds of a run of each, and the answer of the last run. */
+ * Prints the median nanoseconds of a run of each, and the answer of the last run. With -s what the
+ * first member takes to join the team, to set the dwarf up and to remove all of it again: by
+ * itself, or together with one run. A process does that once. */
 #define _GNU_SOURCE
 #include "dwarf.h"
 
@@ -8,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { MOST = 4096 };
@@ -40,12 +42,6 @@ double checksum(const double *values, size_t count) {
     return sum;
 }
 
-static double now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -60,9 +56,9 @@ static void run(uint64_t times) {
 static uint64_t runs_of_a_batch(double *ns) {
     for (uint64_t runs = 1;; runs *= 2) {
         team_barrier();
-        double began = now_ns();
+        double began = clock_ns();
         run(runs);
-        *ns = now_ns() - began;
+        *ns = clock_ns() - began;
         if (team_tell(*ns >= BATCH))
             return runs;
     }
@@ -78,23 +74,50 @@ static double measure(double seconds) {
     uint64_t batches = team_tell(fitting < 1 ? 1 : fitting > MOST ? MOST : (uint64_t)fitting);
     team_barrier();
     for (uint64_t i = 0; i < batches; i++) {
-        double began = now_ns();
+        double began = clock_ns();
         run(runs);
-        sample[i] = (now_ns() - began) / (double)runs;
+        sample[i] = (clock_ns() - began) / (double)runs;
     }
     qsort(sample, batches, sizeof *sample, by_value);
     return batches % 2 ? sample[batches / 2] : (sample[batches / 2 - 1] + sample[batches / 2]) / 2;
 }
 
+static void tell(char **problem, double ns, double answer) {
+    if (team_rank == 0) {
+        printf("%s %s %.6g %.17g\n", problem[0], problem[1], ns, answer);
+        fflush(stdout);
+    }
+}
+
+/* All of a job, of which a process has one. */
+static void once(char **problem, double joined, int with_run) {
+    double began = clock_ns();
+    dwarf_set_up(problem[0], strtoul(problem[1], NULL, 10));
+    double ns = joined + clock_ns() - began;
+    team_barrier();
+    began = clock_ns();
+    dwarf_run();
+    ns += with_run ? clock_ns() - began : 0;
+    double answer = dwarf_answer();
+    team_barrier();
+    began = clock_ns();
+    dwarf_tear_down();
+    team_leave();
+    tell(problem, ns + clock_ns() - began, answer);
+}
+
 int main(int argc, char **argv) {
     double seconds = 0.05;
     unsigned key = 0x44570000;
+    const char *set_up = NULL;
     int option, size = 1;
-    while ((option = getopt(argc, argv, "+k:p:t:")) != -1) {
+    while ((option = getopt(argc, argv, "+k:p:s:t:")) != -1) {
         if (option == 'k')
             key = (unsigned)strtoul(optarg, NULL, 0);
         else if (option == 'p')
             size = atoi(optarg);
+        else if (option == 's')
+            set_up = optarg;
         else if (option == 't')
             seconds = atof(optarg);
         else
@@ -104,17 +127,23 @@ int main(int argc, char **argv) {
         fprintf(stderr, "dwarf: pairs of WHAT SIZE are needed\n");
         return 2;
     }
+    int with_run = set_up != NULL && strcmp(set_up, "together") == 0;
+    if (set_up != NULL && (argc - optind != 2 || (!with_run && strcmp(set_up, "apart") != 0))) {
+        fprintf(stderr, "dwarf: -s is apart or together, of one WHAT SIZE\n");
+        return 2;
+    }
     /* An emulator computes by the host's processor once a result was inexact, and else slowly. */
     volatile double third = 1;
     third /= 3;
-    team_join(&argc, &argv, key, size);
+    double joined = team_join(&argc, &argv, key, size);
+    if (set_up != NULL) {
+        once(argv + optind, joined, with_run);
+        return 0;
+    }
     for (int i = optind; i < argc; i += 2) {
         dwarf_set_up(argv[i], strtoul(argv[i + 1], NULL, 10));
         double ns = measure(seconds), answer = dwarf_answer();
-        if (team_rank == 0) {
-            printf("%s %s %.6g %.17g\n", argv[i], argv[i + 1], ns, answer);
-            fflush(stdout);
-        }
+        tell(argv + i, ns, answer);
         team_barrier();
         dwarf_tear_down();
     }

@@ -67,8 +67,9 @@ static void *attached(int id) {
     return at;
 }
 
-void team_join(int *argc, char ***argv, unsigned key, int size) {
+double team_join(int *argc, char ***argv, unsigned key, int size) {
     (void)argc, (void)argv;
+    double began = clock_ns();
     if (size > MEMBERS) {
         errno = E2BIG;
         die("processes");
@@ -79,9 +80,12 @@ void team_join(int *argc, char ***argv, unsigned key, int size) {
     shared = attached(id);
     team_size = size;
     team_rank = atomic_fetch_add(&shared->joined, 1);
+    double ns = clock_ns() - began;
     team_barrier();
+    began = clock_ns();
     if (team_rank == 0 && shmctl(id, IPC_RMID, NULL) != 0)
         die("shmctl");
+    return ns + clock_ns() - began;
 }
 
 void team_leave(void) { shmdt(shared); }

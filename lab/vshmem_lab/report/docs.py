@@ -21,7 +21,7 @@ import re
 import shutil
 from pathlib import Path
 
-from vshmem_lab import analysis, paths
+from vshmem_lab import analysis, paths, quiet
 from vshmem_lab.analysis import Line, Run, Table
 from vshmem_lab.model import Failed
 from vshmem_lab.report import beside
@@ -79,10 +79,11 @@ def fill(root: Path = paths.ROOT) -> list[Path]:
 
 
 def keep(folder: Path, name: str, root: Path = paths.ROOT) -> Path:
-    """Copies a run to the kept results; where it is then."""
+    """Copies a run to the kept results; where it is then. Refused if the machine was not quiet."""
     run = analysis.load(folder)
-    if not run.about.get("complete"):
-        raise Failed(f"{folder.name} is not complete. Go on with it: vshmem lab run --resume")
+    found = quiet.refusals(run.about)
+    if found:
+        raise Failed(f"{folder.name} is not kept: {'; '.join(found)}.")
     kept = root / RESULTS / name
     if kept.exists():
         raise Failed(f"{RESULTS / name} exists. Choose another name.")

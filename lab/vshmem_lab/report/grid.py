@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from vshmem_lab.analysis import Line, Run, Table
-from vshmem_lab.report import knee, papers, supplements
+from vshmem_lab.report import knee, order, papers, supplements, variance
 from vshmem_lab.report.conclusion import conclusion
 from vshmem_lab.report.model import EMULATED, PARTLY, Grid
-from vshmem_lab.report.order import HEADING, order
 from vshmem_lab.stats import FEWEST
-from vshmem_lab.text import duration, quantity
+from vshmem_lab.text import duration, quantity, squared, times
 
 
 def grid(table: Table) -> Grid:
@@ -75,7 +74,10 @@ _HEADS = (
     "lowest",
     "mean",
     "highest",
+    "std. dev.",
+    "variance",
     "compared",
+    "varies",
     "papers",
     "wanted",
 )
@@ -84,6 +86,9 @@ SINGLE = (
     "p50 to p99.9 are of single operations, which were timed one by one, with the clock's own "
     "time, after those that the median is of; each is the median of the turns' percentiles."
 )
+PLAIN_FLOOR = "The floor is the same work on plain shared memory, without calls."
+RAW_FLOOR = "The floor is one flag in the segment, by which each side gives the turn to the other."
+VARIANCE = "varies: its variance by Vshmem's, by Brown and Forsythe's test, p 0.01 at most."
 WELCH = "t-test: p of Welch's, as papers have it. Verdicts are by the sign test of pairs."
 
 
@@ -103,11 +108,26 @@ def _cells(table: Table, line: Line) -> dict[str, str]:
     if table.extremes and found.count > 1:
         for name in ("lowest", "mean", "highest"):
             cells[name] = quantity(getattr(found, name), table.unit)
+    if table.spread and found.count > 1:
+        cells["mean"] = quantity(found.mean, table.unit)
+        cells["std. dev."] = quantity(found.deviation, table.unit)
+        cells["variance"] = squared(found.deviation**2, table.unit)
+        cells["varies"] = _varies(line)
     counts = (f"{quantity(x, table.unit)} ({n}x)" for x, n in line.choices.items())
     cells["chosen"] = ", ".join(counts)
     cells["compared"] = table.verdict(line, named=False)
     cells["wanted"] = "; ".join(f"{what}: {_judged(ok)}" for what, ok in line.limits)
     return cells
+
+
+def _varies(line: Line) -> str:
+    """How a line's variance compares with Vshmem's; in parentheses if too few tell it."""
+    if line.spread is None or line.vshmem:
+        return ""
+    if line.spread.known and not line.spread.real:
+        return "no difference"
+    words = f"{times(line.spread.ratio)} x"
+    return words if line.spread.known else f"({words})"
 
 
 def _detailed(table: Table, line: Line) -> dict[str, str]:
@@ -157,6 +177,7 @@ def _notes(table: Table) -> list[str]:
         counted += f"; in {table.moved} of them the floor changed by over a quarter"
     notes.append(f"Medians of {counted}.")
     notes += _compared(table)
+    notes += [VARIANCE] if table.spread and any(line.spread for line in table.lines) else []
     if any(line.against and not line.against.known for line in table.lines):
         notes.append(f"In parentheses: compared by fewer than {FEWEST} repetitions.")
     if any(line.paper for line in table.lines):
@@ -175,7 +196,7 @@ def _compared(table: Table) -> list[str]:
         first = next(line.contender for line in table.lines if line.vshmem)
         notes = [f"compared: with Vshmem by the same means, where there are none with {first}."]
     if any(line.floor for line in table.lines):
-        notes.append("The floor is the same work on plain shared memory, without calls.")
+        notes.append(RAW_FLOOR if table.spread else PLAIN_FLOOR)
     return notes
 
 
@@ -241,6 +262,10 @@ def heading(run: Run) -> list[tuple[str, str]]:
     lines += [("run", _repetitions(about))]
     if "load after" in about:
         lines.append(("load after", str(about["load after"])))
+    if about.get("beside"):
+        beside = about["beside"]
+        names = f": {', '.join(beside['names'])}" if beside["names"] else ""
+        lines.append(("beside it", f"others took {beside['share']:.1%} of a processor{names}"))
     if run.noise() is not None:
         lines.append(("noise", f"a sample is off its median by {run.noise():.1%}, mostly"))
     if not about.get("complete"):
@@ -284,7 +309,8 @@ def missed(run: Run) -> list[str]:
 def findings(run: Run) -> list[tuple[str, list[str]]]:
     """What a reader is to know first: what does not speak for Vshmem, and the papers' order."""
     found = [("Faster than Vshmem", beaten(run)), ("Limits that Vshmem misses", missed(run))]
-    found += [(HEADING, order(run)), (knee.HEADING, knee.knees(run))]
+    found += [(order.heading(run), order.order(run)), (knee.HEADING, knee.knees(run))]
+    found += [(variance.heading(run), variance.varies(run))]
     return [(heading, lines) for heading, lines in found if lines]
 
 

@@ -1,7 +1,7 @@
 """Turns of the dwarfs' programs: on one kernel, in one machine, and in two.
 
-A contender's words are the dwarf, what of it, and the number of processes. An answer that is wrong
-fails its turn.
+A contender's words are the dwarf, what of it, and the number of processes; then perhaps how its
+set-up is timed: apart, or together with a run. An answer that is wrong fails its turn.
 """
 
 from __future__ import annotations
@@ -63,10 +63,13 @@ class Dwarf:
 
     def measure(self, turns: Sequence[Turn], seconds: float) -> list[Reading]:
         """The turns; those in a row have one dwarf and one number of processes."""
-        dwarf, _, count = turns[0].contender.words
+        dwarf, _, count, *set_up = turns[0].contender.words
+        if set_up and len(turns) > 1:  # a process is set up once
+            return [reading for turn in turns for reading in self.measure([turn], seconds)]
         plan = [word for turn in turns for word in (turn.contender.words[1], str(turn.size))]
         key = f"{0x44000000 | os.getpid():#x}"
-        options = ["-k", key, "-p", count, "-t", str(seconds / PART)]
+        timed = ["-s", *set_up] if set_up else ["-t", str(seconds / PART)]
+        options = ["-k", key, "-p", count, *timed]
         program = str(paths.programs() / f"{dwarf}-{self.model}")
         within = LIMIT + 10 * seconds * len(turns)
         said = self.said([program, *options, *plan], int(count), within)

@@ -34,6 +34,7 @@ class Kind:
     suffix: str = ""  # of the cluster's name
     memory: int = 0  # MiB of each; 0: by the number of its processors
     shares: tuple[str, ...] = ()  # folders of the host that they see as well
+    pinned: bool = False  # processors are bound to cores in turn, though they are more than those
 
 
 class Machines:
@@ -93,10 +94,12 @@ class Machines:
         """
         machines, usable = self.state()["machines"], sorted(os.sched_getaffinity(0))
         self.cores = [machine["cores"] or [] for machine in machines]
-        if any(self.cores) or len(machines) * self._cpus > len(usable):
+        crowded = len(machines) * self._cpus > len(usable)
+        if any(self.cores) or (crowded and not self._kind.pinned):
             return
         for index, machine in enumerate(machines):
-            share = usable[index * self._cpus :][: self._cpus]
+            first = index * self._cpus
+            share = [usable[at % len(usable)] for at in range(first, first + self._cpus)]
             for thread, core in zip(busiest(machine["pid"], self._cpus), share, strict=True):
                 os.sched_setaffinity(thread, {core})
             self.cores[index] = share
@@ -220,6 +223,24 @@ class HostAndGuest:
         with self._machines.start("run", *there) as guest, started(here, variables) as host:
             said = finish(guest, what, within) + finish(host, what, within)
         return self._machines.where(lines.assigned(said, turns, what), host=core)
+
+
+class PairInOne:
+    """Both processes in one machine with a processor for each, by its kernel's System V."""
+
+    most = 64
+
+    def __init__(self, machines: Machines) -> None:
+        self._machines = machines
+
+    def measure(self, turns: Sequence[Turn], seconds: float) -> list[Reading]:
+        """All turns, by one pair."""
+        what = "two processes in one machine"
+        within = PATIENCE + limit(turns, seconds)
+        both = 'taskset -c 0 "$@" & taskset -c 1 "$@" & wait'
+        argv = ["--", "sh", "-c", both, "sh", *pingpong(turns, seconds)]
+        said = self._machines.do("exec", self._machines.names[0], *argv, what=what, within=within)
+        return self._machines.where(lines.assigned(said, turns, what))
 
 
 class Network:

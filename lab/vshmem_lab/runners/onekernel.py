@@ -13,6 +13,10 @@ from vshmem_lab.model import Failed, Reading, Turn
 from vshmem_lab.process import finish, run, started
 from vshmem_lab.runners import lines
 
+# So many turns has a run of paper 004's Sync, and one of ours where a turn has the usual seconds.
+PAPERS_TURNS = 100_000
+USUAL_SECONDS = 0.2
+
 # ipcbench's commands whose two processes sit on two processors; crowds have all.
 PAIRS = ("handover", "stream")
 
@@ -108,12 +112,16 @@ def container(argv: list[str]) -> list[str]:
 
 def plan(turns: Sequence[Turn]) -> list[str]:
     """METHOD SIZE of each turn."""
-    return [word for turn in turns for word in (turn.contender.words[0], str(turn.size or 8))]
+    return [word for turn in turns for word in (turn.contender.words[0], str(lines.payload(turn)))]
 
 
 def pingpong(turns: Sequence[Turn], seconds: float, interval: int = 0) -> list[str]:
-    """pingpong's command line, with a key of this run's own."""
+    """The command line of pingpong, or busypong for its methods, with a key of this run's own."""
     key = f"{0x50000000 | os.getpid():#x}"
+    if turns[0].contender.words[0] in lines.BUSY:
+        program = str(paths.programs() / "busypong")
+        count = max(1000, min(PAPERS_TURNS, int(PAPERS_TURNS * seconds / USUAL_SECONDS)))
+        return [program, "-k", key, "-n", str(count), *plan(turns)]
     program = str(paths.programs() / "pingpong")
     rate = ["-i", str(interval)] if interval else []
     return [program, "-k", key, "-t", str(seconds), *rate, *plan(turns)]

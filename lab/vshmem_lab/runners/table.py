@@ -74,6 +74,7 @@ class Runners:
             "ipcbench in a machine": lambda: machines.InOne(self.machines(), False),
             "ipcbench in a machine, Vshmem": lambda: machines.InOne(self.machines(), True),
             "host and guest": lambda: machines.HostAndGuest(self.machines()),
+            "pair in a machine": lambda: machines.PairInOne(self.machines(1, 2)),
             "vsock between machines": machines.vsock,
             "network": lambda: machines.Network(self.machines()),
             "wakeup": lambda: machines.Wakeup(self.machines()),
@@ -85,7 +86,7 @@ class Runners:
                 self._program_files(), self._pool("before")
             ),
             "Xen": lambda: xen.Domains(repetitions, seconds),
-            **mpi.runners(self.machines, pair),
+            **mpi.runners(self.machines, pair, lambda: self._pool("vshmem")),
             **environments.runners(self.machines, pair, self._podman, self._xen),
             **dwarfs.runners(self.machines, pair, lambda: self._pool("vshmem"), self._enclosed),
             **vsuite.runners(self.machines, pair),

@@ -1,9 +1,9 @@
-"""The suite `algebra`: tuning and DGEMM in and out of a machine, as paper 000 has them.
+"""The suite `algebra`: tuning and DGEMM in and out of a machine, after paper 000.
 
 Youseff et al., Paravirtualization effect on single- and multi-threaded memory-intensive linear
-algebra software. A case is a table or figure of theirs. They measured native Linux beside Xen's
-domains on a Pentium D of 2.8 GHz, with 16 KiB and 1 MiB of caches. Their figures have no numbers
-that could be read; what their tables and text say stands beside ours.
+algebra software. A case is after a table or figure of theirs. They measured native Linux beside
+Xen's domains on a Pentium D of 2.8 GHz, with 16 KiB and 1 MiB of caches. Their figures have no
+numbers that could be read; what their tables and text say stands beside ours.
 """
 
 from __future__ import annotations

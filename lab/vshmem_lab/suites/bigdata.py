@@ -1,8 +1,8 @@
 """The suite `bigdata`: Spark's word count in machines, and MPI and System V in the same ones.
 
-Paper 001 (table 3) has Hadoop's word count on four machines: natively, in machines, and with all of
-its remedies. Paper 002 has one infrastructure for both kinds of work: so a job of MPI and one of
-System V on the very machines that then count words, before that and after it.
+Paper 001 (table 3) has Hadoop's word count, of 4 and 16 GB on HDFS, on four machines: natively, in
+machines, and with all of its remedies. Paper 002 has one infrastructure for both kinds of work: so
+a job of MPI and one of System V on the very machines that then count words, before that and after.
 """
 
 from __future__ import annotations

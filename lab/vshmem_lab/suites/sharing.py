@@ -1,8 +1,9 @@
-"""The suite `sharing`: segments, semaphores and queues, as papers 000 and 004 measured them.
+"""The suite `sharing`: System V's segments, semaphores and queues, by the calls that programs make.
 
 The same binary runs on the kernel's System V and on Vshmem. The floor is what the hardware gives:
-plain mmap, or two processes that spin on one cache line. The papers' figures are those of Pentium
-Ds of 2.8 GHz under Xen 3: of paper 000's table 6, and of paper 004 where they say so.
+plain mmap, or two processes that spin on one cache line. Papers 000 and 004 measure handing over
+without calls, which is the suite `sync`; here only their figures of sockets stand beside, of
+Pentium Ds of 2.8 GHz under Xen 3.
 """
 
 from __future__ import annotations
@@ -31,18 +32,10 @@ PAYLOADS = (8, 1024, 65536)
 
 
 def papers(where: str) -> dict[str | tuple[str, int], str]:
-    """What papers 000 and 004 have of semaphores, segments and sockets in this place.
-
-    By contender, and by its size where there are several.
-    """
+    """What papers 000 and 004 have of sockets in this place. Their Sync makes no call (`sync`)."""
     if where not in xen.PAPERS:
         return {}
-    us = {name: f"{figure} µs" for name, figure in xen.PAPERS[where].items()}
-    sync, prefix = (KERNEL, KERNELS) if where == NATIVE else (VSHMEM, OURS)
-    found = {FLOOR: us["Raw"], sync: us["Sync"], ("TCP", 8): us["TCP"]}
-    found[f"{prefix}{SEGMENT}", 1024] = f"{us['Sync 1k']} (1,000 B)"
-    if where == NATIVE:
-        found[sync] += "; 1.92 µs (004)"
+    found = {("TCP", 8): f"{xen.PAPERS[where]['TCP']} µs"}
     if where == GUESTS:
         found["TCP", 8] += "; 118 µs (004)"
         found["UDP", 8] = "107 µs (004)"
@@ -107,7 +100,6 @@ ACROSS = (
         within(2.5, FLOOR),
         bare="handover bare",
         way=THERE_AND_BACK,
-        papers=papers(NATIVE),
     ),
     across(
         "64 B queue ping-pong",

@@ -12,10 +12,11 @@ from vshmem_lab.suites import (
     programs,
     rivals,
     sharing,
+    sync,
     vsuite,
     xen,
 )
 
-ALL = (sharing, rivals, mpi, dwarfs, algebra, hypervisors, programs, vsuite, bigdata, xen)
+ALL = (sharing, sync, rivals, mpi, dwarfs, algebra, hypervisors, programs, vsuite, bigdata, xen)
 SUITES: dict[str, tuple[Case, ...]] = {suite.SUITE: suite.CASES for suite in ALL}
 ABOUT = {suite.SUITE: suite.__doc__.splitlines()[0].split(": ", 1)[1].rstrip(".") for suite in ALL}

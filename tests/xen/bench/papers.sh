@@ -1,7 +1,8 @@
 # shellcheck shell=sh
 # The papers' micro-benchmarks between domains, and libxenvchan: prints "measured PLACES METHOD SIZE
 # NANOSECONDS", there and back, a line for each run. The lab makes a table of them. RUNS and DURATION come
-# from /cases/settings.
+# from /cases/settings. PLACES are those of the papers' table: host-host is two processes of dom0. With -up
+# dom0 has one processor (a host without SMP).
 # shellcheck source=/dev/null
 . /cases/settings
 for module in llc stp bridge xen-netback; do
@@ -36,10 +37,14 @@ eventually "vm1 reaches vm0" ask vm1 'ping -c 1 -W 2 10.7.0.2'
 xl vcpu-pin Domain-0 0 0
 xl vcpu-pin Domain-0 1 1
 
-plan="bare 8 semaphore 8 segment 8 segment 1000"
+plan="segment 8 segment 1000"
+# The papers' own: busy waiting in a plain segment, an integer and 1,000 bytes.
+busy="raw 8 bakery 4 bakery 1000 swap 4 swap 1000"
 tcp="tcp 8 tcp 1000"
 # A reading of the clock, which costs a PV domain 20 to 30 us, for so many rounds.
 pong="VSHMEM_POOL=papers LD_PRELOAD=/lib/libvshmem.so forbid pingpong -r 1024 -t $DURATION"
+
+sync="VSHMEM_POOL=papers LD_PRELOAD=/lib/libvshmem.so forbid busypong"
 
 # in_dom0 PROCESSOR COMMAND
 in_dom0() {
@@ -50,9 +55,9 @@ in_dom0() {
 told() {
     places=$1
     shift
-    found=$(grep -hE '^(bare|semaphore|segment|tcp|vchan|vchan-polled) [0-9]+ [0-9]+' "$@")
+    found=$(grep -hE '^(raw|bakery|swap|segment|tcp|vchan|vchan-polled) [0-9]+ [0-9.]+' "$@")
     [ -n "$found" ] || failed "$places" "$(cat "$@")"
-    printf '%s\n' "$found" | sed -E "s/^([a-z-]+ [0-9]+ [0-9]+).*/measured $places \1/"
+    printf '%s\n' "$found" | sed -E "s/^([a-z-]+ [0-9]+ [0-9.]+).*/measured $places \1/"
 }
 
 # guest_does NAME COMMAND: its output is in /tmp/NAME.said
@@ -78,41 +83,75 @@ vchans() {
     done
 }
 
+# host_and_guest PLACES, guests PLACES: the papers' own between these, and TCP
+host_and_guest() {
+    guest_does vm0 "$sync $key $busy" &
+    in_dom0 1 "$sync $key $busy" >/tmp/other 2>&1
+    wait $!
+    told "$1" /tmp/vm0.said /tmp/other
+    guest_does vm0 "netpong -l" &
+    in_dom0 1 "netpong -c 10.7.0.2 -t $DURATION $tcp" >/tmp/other 2>&1
+    wait $!
+    told "$1" /tmp/other
+}
+
+guests() {
+    guest_does vm0 "$sync $key $busy" &
+    guest_does vm1 "$sync $key $busy"
+    wait $!
+    told "$1" /tmp/vm0.said /tmp/vm1.said
+    guest_does vm0 "netpong -l" &
+    guest_does vm1 "netpong -c 10.7.0.2 -t $DURATION $tcp"
+    wait $!
+    told "$1" /tmp/vm1.said
+}
+
+online() {
+    [ "$(grep -c ^processor /proc/cpuinfo)" = "$1" ]
+}
+
+# dom0_has COUNT: so many processors
+dom0_has() {
+    xl vcpu-set Domain-0 "$1"
+    eventually "dom0 has $1 processors" online "$1"
+}
+
 run=0
 while [ $run -lt "$RUNS" ]; do
     run=$((run + 1))
     key="-k $((0x50000000 + run * 16))"
-    in_dom0 1 "$pong $key $plan" >/tmp/one 2>&1 &
-    in_dom0 2 "$pong $key $plan" >/tmp/other 2>&1
+    in_dom0 1 "$sync $key $busy" >/tmp/one 2>&1 &
+    in_dom0 2 "$sync $key $busy" >/tmp/other 2>&1
     wait $!
-    told native /tmp/one /tmp/other
+    told host-host /tmp/one /tmp/other
     in_dom0 1 "netpong -l" >/tmp/one 2>&1 &
     in_dom0 2 "netpong -c 127.0.0.1 -t $DURATION $tcp" >/tmp/other 2>&1
     wait $!
-    told native /tmp/other
+    told host-host /tmp/other
 
     xl vcpu-pin vm0 0 1
+    host_and_guest host-guest
     guest_does vm0 "$pong $key $plan" &
     in_dom0 1 "$pong $key $plan" >/tmp/other 2>&1
     wait $!
     told host-guest /tmp/vm0.said /tmp/other
-    guest_does vm0 "netpong -l" &
-    in_dom0 1 "netpong -c 10.7.0.2 -t $DURATION $tcp" >/tmp/other 2>&1
-    wait $!
-    told host-guest /tmp/other
 
     xl vcpu-pin vm1 0 1
     vchans host-guest dom0 0
 
     xl vcpu-pin vm0 0 0
+    guests guest-guest
     guest_does vm0 "$pong $key $plan" &
     guest_does vm1 "$pong $key $plan"
     wait $!
     told guest-guest /tmp/vm0.said /tmp/vm1.said
-    guest_does vm0 "netpong -l" &
-    guest_does vm1 "netpong -c 10.7.0.2 -t $DURATION $tcp"
-    wait $!
-    told guest-guest /tmp/vm1.said
     vchans guest-guest vm0 "$(id_of vm0)"
+
+    dom0_has 1
+    xl vcpu-pin vm0 0 1
+    host_and_guest host-guest-up
+    xl vcpu-pin vm0 0 0
+    guests guest-guest-up
+    dom0_has 2
 done
 passed "all was measured"

@@ -1,10 +1,16 @@
 //! A barrier for a fixed number of parties, in a segment.
 //!
 //! One 64-bit word counts phases and, within a phase, the parties that have arrived; the last to arrive moves
-//! it to the next phase. A second word repeats the phase for sleepers. Each party has a seat with its name,
+//! it to the next phase. A second word has the phase for sleepers. Each party has a seat with its name,
 //! so that the others learn when it dies. Whether a dead party had arrived is unknown. So before its seat is
 //! taken, the count begins anew: the round is over, and parties that wait arrive again in the next round of
 //! the phase.
+//!
+//! A party that waits looks for a moment, then leaves its processor to others between looks, for parties may
+//! be more than processors, and sleeps only when nothing has changed for long. Whoever is last to arrive
+//! enters the kernel only if somebody sleeps: a third word tells in which phase that was so.
+
+mod seats;
 
 use crate::calls::{self, again};
 use crate::pools::caller::{caller, caller_of, Caller};
@@ -15,28 +21,41 @@ use crate::thread::last_error::explain;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use core::time::Duration;
 use vshmem_ipc::{shm, Errno};
-use vshmem_pool::{Kernel, ProcId, Waited};
+use vshmem_pool::tuning::{GIVE_WAY_NS, GIVE_WAY_STILL_NS};
+use vshmem_pool::{Kernel, Waited};
 
 /// Parties of a barrier, at the most.
 const MAX_PARTIES: usize = 480;
 /// Values of eight bytes in one step of a reduction.
 pub const CHUNK: usize = 2048;
-const MAGIC: u32 = 0x5653_4231; // "VSB1"
+/// So few have one cache line for each party, beside each other: their places take more time than they do.
+pub const FEW: usize = 8;
+const MAGIC: u32 = 0x5653_4232; // "VSB2"
+/// Of version 0.2.0, which wakes and sleeps without a word about it: such parties can't be mixed with ours.
+const OLD_MAGIC: u32 = 0x5653_4231; // "VSB1"
 /// The arrivals in the word; above them the number of the round.
 const ARRIVALS: u64 = 0xffff;
+/// Looks at the phase before the processor is left to others: more than a meeting takes of parties that are
+/// all at work.
+const LOOKS_AT_PHASE: u32 = 100;
+/// Times that the processor is left to others between two looks at the clock.
+const YIELDS: u32 = 8;
 /// A party's longest sleep before it looks whether another one has died: the others learn of a death within a
 /// moment, and looks cost next to nothing.
 const LONGEST_SLEEP: Duration = Duration::from_millis(250);
 
-/// The head of the segment; what [`CHUNK`]s need follows it. All zeros: new.
+/// The head of the segment; two lines of [`FEW`] values for each party follow it, and then two [`CHUNK`]s for
+/// each. All zeros: new.
 #[repr(C)]
 struct Head {
     magic: AtomicU32,
     parties: AtomicU32,
     _line: [u64; 7],
-    /// The phase, for sleepers.
+    /// The phase for sleepers, who write it if it is an older one.
     turn: AtomicU32,
-    _line2: [u32; 15],
+    /// The last phase in which somebody went to sleep.
+    asleep: AtomicU32,
+    _line2: [u32; 14],
     /// Phase in the high half; in the low half round and arrivals, 16 bits each.
     state: AtomicU64,
     _line3: [u64; 7],
@@ -53,13 +72,19 @@ pub struct Barrier {
     pool: usize,
     parties: u32,
     seat: u32,
+    /// The phase that the caller is in. Parties write the shared word as they arrive, so a look at it costs.
+    phase: AtomicU32,
 }
 
 /// Bytes of the mapping that holds a [`Barrier`].
 const VIEW: usize = 4096;
 
+fn phase_of(state: u64) -> u32 {
+    (state >> 32) as u32
+}
+
 fn bytes_of(parties: u32) -> usize {
-    HEAD + 2 * parties as usize * CHUNK * 8
+    HEAD + 2 * parties as usize * (FEW + CHUNK) * 8
 }
 
 impl Barrier {
@@ -97,15 +122,17 @@ impl Barrier {
         if view.is_null() {
             return Err(Errno::ENOMEM);
         }
-        let Some(seat) = take_seat(caller, shared, parties) else {
+        let Some(seat) = seats::take_seat(caller, shared, parties) else {
             // SAFETY: mapped above.
             unsafe { raw::unmap(view.cast(), VIEW) };
             explain(format_args!("all {parties} parties are there already"));
             return Err(Errno(libc::EBUSY));
         };
         let pool = caller.pool_index();
+        // From now on no phase ends without the caller.
+        let phase = AtomicU32::new(phase_of(shared.state.load(Acquire)));
         // SAFETY: the mapping is large enough and aligned.
-        unsafe { view.write(Barrier { head, pool, parties, seat }) };
+        unsafe { view.write(Barrier { head, pool, parties, seat, phase }) };
         Ok(view)
     }
 
@@ -130,36 +157,78 @@ impl Barrier {
 
     /// The phase under way. It can't end without the caller.
     pub fn phase(&self) -> u32 {
-        (self.head().state.load(Acquire) >> 32) as u32
+        self.phase.load(Relaxed)
     }
 
-    /// The place of a party's values in a phase. Two phases in a row use different places: when the second
-    /// begins, all have read what was written for the one before the first.
-    pub fn slot(&self, phase: u32, seat: usize) -> &[AtomicU64] {
+    /// Whether that phase is over.
+    fn is_over(&self, phase: u32) -> bool {
+        phase_of(self.head().state.load(Acquire)) != phase
+    }
+
+    /// The place of a party's `n` values, a [`CHUNK`] at the most, in a phase. Two phases in a row use
+    /// different places: when the second begins, all have read what was written for the one before the first.
+    pub fn slot(&self, phase: u32, seat: usize, n: usize) -> &[AtomicU64] {
         let index = (phase as usize & 1) * self.parties() + seat;
+        let at = match n <= FEW {
+            true => index * FEW,
+            false => 2 * self.parties() * FEW + index * CHUNK,
+        };
         // SAFETY: inside the segment, whose size `bytes_of` gave for this number of parties.
         unsafe {
-            let first = self.head.cast::<u8>().add(HEAD).cast::<AtomicU64>().add(index * CHUNK);
-            core::slice::from_raw_parts(first, CHUNK)
+            let first = self.head.cast::<u8>().add(HEAD).cast::<AtomicU64>().add(at);
+            core::slice::from_raw_parts(first, n.min(CHUNK))
         }
     }
 
     /// Waits until all have arrived. True for one of them.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, Errno> {
         let phase = self.phase();
+        let is_last = self.meet(phase, timeout)?;
+        self.phase.store(phase.wrapping_add(1), Relaxed);
+        Ok(is_last)
+    }
+
+    fn meet(&self, phase: u32, timeout: Option<Duration>) -> Result<bool, Errno> {
         let Some(round) = self.arrive(phase) else {
             return Ok(true);
         };
         let place = &POOLS[self.pool];
-        let deadline =
-            timeout.map(|t| place.monotonic().saturating_add(t.as_nanos().min(u64::MAX.into()) as u64));
-        for _ in 0..place.spin_rounds() {
-            if self.phase() != phase {
+        let looks = if place.glance() > 0 { LOOKS_AT_PHASE } else { 1 };
+        for _ in 0..looks {
+            if self.is_over(phase) {
                 return Ok(false);
             }
-            core::hint::spin_loop();
+            place.back_off(1);
+        }
+        let deadline =
+            timeout.map(|t| place.monotonic().saturating_add(t.as_nanos().min(u64::MAX.into()) as u64));
+        if self.give_way(place, phase, round, deadline) {
+            return Ok(false);
         }
         self.sleep(place, phase, round, deadline)
+    }
+
+    /// Leaves the processor to others between looks, while parties arrive. False: it is time to sleep.
+    fn give_way(&self, place: &dyn Kernel, phase: u32, round: u64, deadline: Option<u64>) -> bool {
+        let begun = place.monotonic();
+        let end = deadline.unwrap_or(u64::MAX).min(begun.saturating_add(GIVE_WAY_NS));
+        let (mut seen, mut changed) = (0, begun);
+        loop {
+            for _ in 0..YIELDS {
+                place.give_way();
+                if self.is_over(phase) {
+                    return true;
+                }
+            }
+            let (state, now) = (self.head().state.load(Acquire), place.monotonic());
+            if state != seen {
+                (seen, changed) = (state, now);
+            }
+            let is_anew = state >> 16 != round;
+            if is_anew || now >= end || now.saturating_sub(changed) > GIVE_WAY_STILL_NS {
+                return false;
+            }
+        }
     }
 
     /// Counts the caller as arrived; returns phase and round in one number. `None`: it was the last to
@@ -171,14 +240,27 @@ impl Barrier {
             true => u64::from(phase.wrapping_add(1)) << 32,
             false => u64::from(phase) << 32 | u64::from(old as u32 + 1),
         };
-        let update = head.state.fetch_update(AcqRel, Acquire, |old| Some(next(old)));
-        let (Ok(old) | Err(old)) = update;
+        // A guess is swapped, and not read before, so that the line comes once, to be written.
+        let mut old = u64::from(phase) << 32;
+        while let Err(now) = head.state.compare_exchange(old, next(old), SeqCst, Acquire) {
+            old = now;
+        }
         if !is_last(old) {
             return Some(next(old) >> 16);
         }
-        head.turn.store(phase.wrapping_add(1), Release);
-        POOLS[self.pool].wake(&head.turn, u32::MAX >> 1);
+        if head.asleep.load(SeqCst) == phase {
+            head.turn.store(phase.wrapping_add(1), Release);
+            POOLS[self.pool].wake(&head.turn, u32::MAX >> 1);
+        }
         None
+    }
+
+    /// Says that the caller goes to sleep in this phase; it looks at the phase again then. Of that look and of
+    /// the last party's at this word, one at least sees what the other party has written: all four are in one
+    /// order. A party that was slow to say so never takes back what others say of a later phase.
+    fn tell_of_sleep(&self, phase: u32) {
+        let is_newer = |told: u32| (phase.wrapping_sub(told) as i32 > 0).then_some(phase);
+        let _ = self.head().asleep.fetch_update(SeqCst, SeqCst, is_newer);
     }
 
     fn sleep(
@@ -189,9 +271,10 @@ impl Barrier {
         deadline: Option<u64>,
     ) -> Result<bool, Errno> {
         let head = self.head();
+        self.tell_of_sleep(phase);
         loop {
-            let state = head.state.load(Acquire);
-            if (state >> 32) as u32 != phase {
+            let state = head.state.load(SeqCst);
+            if phase_of(state) != phase {
                 return Ok(false);
             }
             if state >> 16 != round {
@@ -207,9 +290,12 @@ impl Barrier {
             if left.is_zero() {
                 return self.withdraw(round, libc::ETIMEDOUT);
             }
-            // The last party to arrive in the phase before may have died before it said so.
+            // Nobody has slept in the phase before, or the last party to arrive died before it said so.
             let turn = head.turn.load(Acquire);
             if turn != phase {
+                if self.is_over(phase) {
+                    return Ok(false);
+                }
                 let _ = head.turn.compare_exchange(turn, phase, AcqRel, Relaxed);
                 continue;
             }
@@ -230,7 +316,7 @@ impl Barrier {
         self.seats().iter().any(|seat| {
             let party = seat.load(Acquire);
             // It may have left its seat and ended well since then.
-            is_dead(&caller, party) && seat.load(Acquire) == party
+            seats::is_dead(&caller, party) && seat.load(Acquire) == party
         })
     }
 
@@ -265,9 +351,11 @@ impl Barrier {
         let caller = caller()?;
         let id = calls::shm::get(&caller, key, 0, 0)?;
         let at = calls::shm::attach_range(&caller, id, 0, libc::SHM_RDONLY)?;
-        // SAFETY: attached for reading at a page's start, this far, and any bytes are a number.
-        let is_barrier =
-            at.len() >= HEAD && unsafe { &*(at.start as *const Head) }.magic.load(Acquire) == MAGIC;
+        let is_barrier = at.len() >= HEAD && {
+            // SAFETY: attached for reading at a page's start, this far, and any bytes are a number.
+            let magic = unsafe { &*(at.start as *const Head) }.magic.load(Acquire);
+            [MAGIC, OLD_MAGIC].contains(&magic)
+        };
         calls::shm::detach(at.start)?;
         if !is_barrier {
             explain(format_args!("key {key:#x} belongs to something else"));
@@ -281,7 +369,8 @@ impl Barrier {
 fn explained(error: Errno, key: i32) -> Errno {
     if error == Errno::EINVAL {
         explain(format_args!(
-            "key {key:#x} belongs to something else, or to a barrier for another number of parties"
+            "key {key:#x} belongs to something else, or to a barrier for another number of parties or of \
+             another version"
         ));
     }
     error
@@ -293,57 +382,5 @@ fn claim_word(word: &AtomicU32, value: u32) -> Result<(), Errno> {
         Ok(_) => Ok(()),
         Err(found) if found == value => Ok(()),
         Err(_) => Err(Errno::EINVAL),
-    }
-}
-
-fn is_dead(caller: &Caller, word: u64) -> bool {
-    ProcId::of_word(word).is_some_and(|party| {
-        party != caller.ctx.me && caller.pool().owner_is_dead(caller.ctx.kernel, caller.ctx.member, party)
-    })
-}
-
-/// Takes a free seat, or that of a party that is dead.
-fn take_seat(caller: &Caller, shared: &Head, parties: u32) -> Option<u32> {
-    let seats = &shared.seats[..parties as usize];
-    let free = seats.iter().position(|seat| take(caller, shared, seat));
-    free.map(|seat| seat as u32)
-}
-
-/// Looks at a seat that changes meanwhile: a party that leaves it changes it once, and one that is faster
-/// takes it.
-const LOOKS: u32 = 4;
-
-/// Takes this seat if it is free, or its party is dead.
-fn take(caller: &Caller, shared: &Head, seat: &AtomicU64) -> bool {
-    for _ in 0..LOOKS {
-        let old = seat.load(Acquire);
-        if old != 0 {
-            if !is_dead(caller, old) {
-                return false;
-            }
-            // A party that closes the barrier and ends is dead, too, but not in its seat.
-            if seat.load(Acquire) != old {
-                continue;
-            }
-            // First: a party that has the seat may arrive, and must not be counted twice.
-            begin_anew(caller, shared);
-        }
-        let mine = caller.ctx.me.word();
-        if seat.compare_exchange(old, mine, AcqRel, Relaxed).is_ok() {
-            return true;
-        }
-    }
-    false
-}
-
-/// Begins a new round, if somebody has arrived in this one.
-fn begin_anew(caller: &Caller, shared: &Head) {
-    let phase = !u64::from(u32::MAX);
-    let next = |old: u64| u64::from((old as u32 & !(ARRIVALS as u32)).wrapping_add(1 << 16));
-    let update = shared
-        .state
-        .fetch_update(AcqRel, Acquire, |old| (old & ARRIVALS != 0).then(|| old & phase | next(old)));
-    if update.is_ok() {
-        POOLS[caller.pool_index()].wake(&shared.turn, u32::MAX >> 1);
     }
 }

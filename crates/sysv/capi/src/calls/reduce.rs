@@ -109,13 +109,13 @@ unsafe fn step<T: Value>(
     timeout: Option<Duration>,
 ) -> Result<(), Errno> {
     let phase = barrier.phase();
-    for (i, cell) in barrier.slot(phase, barrier.seat())[..n].iter().enumerate() {
+    for (i, cell) in barrier.slot(phase, barrier.seat(), n).iter().enumerate() {
         // SAFETY: inside the caller's array.
         cell.store(unsafe { values.add(i).read_unaligned() }.to_bits(), Relaxed);
     }
     barrier.wait(timeout)?;
     for i in 0..n {
-        let of_seat = |seat| T::of_bits(barrier.slot(phase, seat)[i].load(Relaxed));
+        let of_seat = |seat| T::of_bits(barrier.slot(phase, seat, n)[i].load(Relaxed));
         let combined =
             (1..barrier.parties()).fold(of_seat(0), |sum, seat| sum.combine(of_seat(seat), operation));
         // SAFETY: inside the caller's array.

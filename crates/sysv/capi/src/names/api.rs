@@ -320,7 +320,7 @@ unsafe fn reduce<T: Value>(
     timeout: *const timespec,
 ) -> Result<i32, Errno> {
     let bytes = count.checked_mul(size_of::<T>()).ok_or(Errno::EFAULT)?;
-    addresses::surely_writable(values, bytes)?;
+    addresses::writable(values, bytes)?;
     // SAFETY: as the header demands; the array was found writable.
     unsafe {
         reduce::all(barrier_at(barrier)?, values, count, Operation::of(operation)?, span(timeout)?)?;

@@ -19,7 +19,7 @@ pub const NODE: Check = Check {
     remedy: "bind the machine's processors and memory to the device's node (libvirt: vcpupin, numatune)",
     class: Class::MachineRestart,
     risk: "the node may have too little memory or too few cores",
-    source: "Younge 2016, 4 and 5 (devices passed through, on the guest's node); Linux, Documentation/driver-api/vfio.rst",
+    source: "Younge 2015, 4 and 5 (devices passed through, on the guest's node); Linux, Documentation/driver-api/vfio.rst",
     causes: &[],
     look: node,
 };

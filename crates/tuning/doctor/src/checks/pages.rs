@@ -16,7 +16,7 @@ const SMALL: u64 = 512 << 10;
 /// Memory in KiB below which huge pages gain nothing that could be seen.
 const MUCH: u64 = 64 << 10;
 const SOURCE: &str =
-    "Younge 2016, 7.1 (huge pages with KVM); Linux, Documentation/admin-guide/mm/transhuge.rst";
+    "Younge 2015, 7.1 (huge pages with KVM); Linux, Documentation/admin-guide/mm/transhuge.rst";
 
 /// Transparent huge pages of anonymous memory.
 pub const HUGE: Check = Check {

@@ -1,0 +1,1 @@
+"""The papers' tables and figures, one by one, beside what kept runs have: docs/papers.md."""
