@@ -60,5 +60,5 @@ fn main() -> Result<()> {
     }
     let _ = std::fs::remove_file(target);
     let listener = UnixListener::bind(target).explain(|| format!("listening at {target}"))?;
-    Server::new(Arc::new(contents), Limits::default()).run(&listener).explain(|| "serving".into())
+    Server::new(Arc::new(contents), Limits::default()).run(&listener, None).explain(|| "serving".into())
 }

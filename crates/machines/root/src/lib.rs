@@ -6,7 +6,9 @@
 //! when a machine asks for its blocks. A file that is not what it was at the walk gives an error instead
 //! (docs/design/root.md).
 
+mod confine;
 pub mod image;
+pub mod process;
 pub mod serve;
 pub mod tree;
 pub mod view;

@@ -62,7 +62,9 @@ impl Place {
                 place = place.children.entry(name.as_bytes().to_vec()).or_default();
             }
             if place.part.is_some() {
-                return Err(error!("{} can be only one thing in a machine's tree", part.at().display()).code(2));
+                return Err(
+                    error!("{} can be only one thing in a machine's tree", part.at().display()).code(2)
+                );
             }
             place.part = Some(number);
         }
@@ -89,7 +91,8 @@ impl Part {
 
 /// The names of an absolute path.
 fn names(path: &Path) -> Result<Vec<&OsStr>> {
-    let refused = || error!("{} is no path in a machine's tree: it begins at / and has no ..", path.display());
+    let refused =
+        || error!("{} is no path in a machine's tree: it begins at / and has no ..", path.display());
     if !path.is_absolute() {
         return Err(refused().code(2));
     }

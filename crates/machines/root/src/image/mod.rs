@@ -115,11 +115,6 @@ impl Image {
     }
 }
 
-/// Bytes of the index of a sparse file.
-fn index_length(node: &Node) -> u64 {
-    node.stamp.size.div_ceil(1 << chunk_bits(node.stamp.size)) * 4
-}
-
 impl Plan {
     fn of(tree: &Tree, attributes: &Attributes) -> Result<Plan> {
         let too_large = || error!("a machine's tree has more files than an image can hold");
@@ -138,7 +133,7 @@ impl Plan {
             let fixed = INODE + attributes.behind(node.attributes).len() as u64;
             // What stands behind an inode lies in one block, or in blocks of its own.
             let (inline, length) = match inline_length(fixed, size) {
-                _ if node.has(SPARSE) => (0, fixed.next_multiple_of(4) + index_length(node)),
+                _ if node.has(SPARSE) => (0, fixed.next_multiple_of(4) + tree.chunks_of(node) * 4),
                 inline => (inline, fixed + inline),
             };
             if inline > 0 && at % BLOCK + length > BLOCK {
@@ -230,7 +225,7 @@ impl Plan {
     fn write_index(&self, tree: &Tree, number: u32, node: &Node, out: &mut Writer) -> std::io::Result<()> {
         let bits = chunk_bits(node.stamp.size) - BLOCK.ilog2();
         let (mut chunk, mut block) = (0, self.blocks[number as usize]);
-        let end = index_length(node) / 4;
+        let end = tree.chunks_of(node);
         for run in tree.runs(node) {
             for _ in chunk..run.first {
                 out.put(&HOLE.to_le_bytes())?;

@@ -94,6 +94,11 @@ impl Contents {
         &self.tree
     }
 
+    /// Writes a line into the log.
+    pub fn log(&self, line: &str) {
+        (self.log)(line);
+    }
+
     /// Reads a part of the image. Nothing of `into` is to be given to a machine if it fails.
     pub fn read(&self, into: &mut [u8], at: u64) -> io::Result<()> {
         let end = at.checked_add(into.len() as u64).filter(|end| *end <= self.image.length());
@@ -227,7 +232,8 @@ fn look_at(file: &File) -> Result<rustix::fs::Statx, Fault> {
 /// Waits until another change of the file would change its times.
 fn wait_until_sure(walked: &Stamp) {
     let margin = if walked.ctime.nanoseconds == 0 { COARSE } else { TICK };
-    let changed = Duration::new(walked.ctime.seconds.max(0) as u64, walked.ctime.nanoseconds.min(999_999_999));
+    let changed =
+        Duration::new(walked.ctime.seconds.max(0) as u64, walked.ctime.nanoseconds.min(999_999_999));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     if let Some(left) = (changed + margin).checked_sub(now) {
         // A clock that was set back is not waited for.

@@ -2,6 +2,8 @@
 
 use super::contents::Contents;
 use super::protocol::{self, Export};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -57,9 +59,25 @@ impl Server {
         Arc::new(Server { contents, id, limits, clients: HashMap::new().into() })
     }
 
-    /// Takes connections until the listener fails, which it does when it is shut down.
-    pub fn run(self: &Arc<Server>, listener: &UnixListener) -> io::Result<()> {
+    /// Takes connections until the listener fails. With `linger` it ends when there was none for so long.
+    pub fn run(self: &Arc<Server>, listener: &UnixListener, linger: Option<Duration>) -> io::Result<()> {
+        let mut lonely = Instant::now();
         loop {
+            if let Some(linger) = linger {
+                if self.connections() > 0 {
+                    lonely = Instant::now();
+                }
+                if lonely.elapsed() >= linger {
+                    return Ok(());
+                }
+                let mut listens = [PollFd::new(listener, PollFlags::IN)];
+                let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+                match poll(&mut listens, Some(&second)) {
+                    Ok(0) | Err(Errno::INTR) => continue,
+                    Ok(_) => (),
+                    Err(why) => return Err(why.into()),
+                }
+            }
             match listener.accept() {
                 Ok((stream, _)) => self.take(stream),
                 Err(why) if why.kind() == ErrorKind::Interrupted => (),
@@ -69,6 +87,11 @@ impl Server {
                 Err(why) => return Err(why),
             }
         }
+    }
+
+    /// How many connections there are.
+    pub fn connections(&self) -> usize {
+        self.clients.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).values().sum()
     }
 
     /// Serves a connection in a thread of its own, if it is not one too many.
@@ -88,7 +111,7 @@ impl Server {
 }
 
 fn is_passing(why: &io::Error) -> bool {
-    let passing = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM, rustix::io::Errno::NOBUFS];
+    let passing = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
     why.raw_os_error().is_some_and(|code| passing.iter().any(|it| it.raw_os_error() == code))
 }
 

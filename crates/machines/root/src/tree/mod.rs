@@ -3,6 +3,7 @@
 //! An image is made of nothing else, so the same tree always has the same image.
 
 mod saved;
+mod sound;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,6 +13,17 @@ use std::path::PathBuf;
 pub const NONE: u32 = u32::MAX;
 /// Bytes of the longest path in an image: Linux takes no longer one, with its NUL.
 pub const MAX_PATH: usize = 4095;
+
+/// Blocks of 4 KiB that files' contents may take in all: EROFS has numbers of 32 bits, and some are for
+/// metadata.
+pub(crate) const MAX_BLOCKS: u64 = (1 << 32) - (1 << 28);
+
+/// Inodes that a tree has at most: each takes memory.
+pub(crate) const MAX_NODES: usize = 1 << 24;
+/// Runs of sparse files in all, ...
+pub(crate) const MAX_RUNS: usize = 1 << 22;
+/// ... and chunks, which have an entry each in the image.
+pub(crate) const MAX_CHUNKS: u64 = 1 << 26;
 
 /// The bits of a mode that tell what a file is.
 pub const KIND: u32 = 0o170000;
@@ -231,6 +243,23 @@ impl Tree {
         match node.has(SPARSE) {
             true => &self.runs[node.range()],
             false => &[],
+        }
+    }
+
+    /// How many blocks of an image the contents of a file take.
+    pub(crate) fn blocks_of(&self, node: &Node) -> u64 {
+        if !node.has(SPARSE) {
+            return node.stamp.size.div_ceil(4096);
+        }
+        let chunk = 1u64 << (chunk_bits(node.stamp.size) - 12);
+        self.runs(node).iter().fold(0, |all, run| run.count.saturating_mul(chunk).saturating_add(all))
+    }
+
+    /// How many chunks a sparse file has, with those that are holes.
+    pub(crate) fn chunks_of(&self, node: &Node) -> u64 {
+        match node.has(SPARSE) {
+            true => node.stamp.size.div_ceil(1 << chunk_bits(node.stamp.size)),
+            false => 0,
         }
     }
 

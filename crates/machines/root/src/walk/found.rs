@@ -121,7 +121,9 @@ impl Walker<'_> {
             LINK => {
                 let target = match old {
                     Some((tree, old)) => tree.target(&old).to_vec(),
-                    None => readlinkat(&directory.file, OsStr::from_bytes(name), Vec::new()).ok()?.into_bytes(),
+                    None => {
+                        readlinkat(&directory.file, OsStr::from_bytes(name), Vec::new()).ok()?.into_bytes()
+                    }
                 };
                 (node.first, node.count) = (self.tree.texts.len() as u32, target.len() as u32);
                 self.tree.texts.extend(target);
@@ -159,7 +161,7 @@ impl Walker<'_> {
                 (same.first, same.count) = self.add_runs(tree.runs(&old));
             }
             same.attributes = self.intern(set_of(tree, &old));
-            if same.has_contents() && !self.take_blocks(&same) {
+            if same.has_contents() && !self.take_room(&same) {
                 self.left_out.add(Why::TooLarge, path);
                 return None;
             }
@@ -199,7 +201,7 @@ impl Walker<'_> {
             node.marks |= SPARSE;
             (node.first, node.count) = self.add_runs(&runs);
         }
-        if node.has_contents() && !self.take_blocks(&node) {
+        if node.has_contents() && !self.take_room(&node) {
             self.left_out.add(Why::TooLarge, path);
             return None;
         }

@@ -1,7 +1,9 @@
 //! Opening and looking at the host's files, without following links.
 
 use crate::tree::{Stamp, Time, DIRECTORY, KIND, REGULAR};
-use rustix::fs::{openat, openat2, statx, AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, StatxTimestamp};
+use rustix::fs::{
+    openat, openat2, statx, AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, StatxTimestamp,
+};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};

@@ -15,7 +15,7 @@ pub enum Why {
     Mounted,
     /// Its path is longer than Linux takes.
     PathTooLong,
-    /// All contents together are larger than an image can be.
+    /// All contents together are larger than an image can be, or sparse files have too many parts.
     TooLarge,
     /// It is there, but attributes of it are not, which an image can't hold.
     Attributes,
@@ -25,7 +25,7 @@ const ALL: [(Why, &str); 5] = [
     (Why::Unreadable, "can't be read by this user"),
     (Why::Mounted, "have something mounted on them"),
     (Why::PathTooLong, "have paths longer than 4,095 bytes"),
-    (Why::TooLarge, "have no room in an image of 15 TiB"),
+    (Why::TooLarge, "have no room in an image, which has 15 TiB"),
     (Why::Attributes, "have more extended attributes than an image can hold"),
 ];
 

@@ -12,7 +12,10 @@ mod listing;
 
 pub use left_out::{LeftOut, Why};
 
-use crate::tree::{chunk_bits, Entry, Node, Stamp, Time, Tree, COMPLETE, DIRECTORY, MAX_PATH, NONE, SPARSE};
+use crate::tree::{
+    Entry, Node, Stamp, Time, Tree, COMPLETE, DIRECTORY, MAX_BLOCKS, MAX_CHUNKS, MAX_NODES, MAX_PATH,
+    MAX_RUNS, NONE, SPARSE,
+};
 use crate::view::{Part, Place};
 use found::{Directory, Found};
 use rustix::fs::{openat, Mode, OFlags, CWD};
@@ -22,9 +25,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use vshmem_base::error::{error, Result};
 
-/// Blocks of 4 KiB that files' contents may take in all: EROFS has numbers of 32 bits, and some are for
-/// metadata.
-const MAX_BLOCKS: u64 = (1 << 32) - (1 << 28);
 /// For so long after its change a file may be changed again without a trace in its times.
 const UNSURE: i64 = 2;
 
@@ -42,7 +42,7 @@ pub struct Walked {
 /// Walks these parts. `earlier` is an earlier walk, which is of use if it was of the same parts.
 pub fn walk(parts: &[Part], earlier: Option<&Tree>) -> Result<Walked> {
     let places = Place::of(parts)?;
-    let walked_by = format!("{parts:?} by {}", walker());
+    let walked_by = format!("{}{}", words_of(parts), walker());
     let earlier = earlier.filter(|tree| tree.walked_by == walked_by && !tree.is_empty());
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     let began = Time { seconds: now.tv_sec, nanoseconds: now.tv_nsec as u32 };
@@ -56,12 +56,23 @@ pub fn walk(parts: &[Part], earlier: Option<&Tree>) -> Result<Walked> {
         left_out: LeftOut::default(),
         known: 0,
         blocks: 0,
+        chunks: 0,
         sources: parts.iter().map(|_| None).collect(),
         work: Vec::new(),
         reader: listing::Reader::new(),
     };
     walker.all(&places)?;
     Ok(Walked { tree: walker.tree, left_out: walker.left_out, known: walker.known })
+}
+
+/// Parts, in words that are equal if they are.
+fn words_of(parts: &[Part]) -> String {
+    format!("{parts:?} by ")
+}
+
+/// Whether a tree was walked of these parts.
+pub(crate) fn is_of(tree: &Tree, parts: &[Part]) -> bool {
+    tree.walked_by.starts_with(&words_of(parts))
 }
 
 /// Who walks, in words: what can be read depends on it.
@@ -81,6 +92,7 @@ pub(crate) struct Walker<'a> {
     left_out: LeftOut,
     known: usize,
     blocks: u64,
+    chunks: u64,
     /// The parts' sources, those that are directories.
     sources: Vec<Option<OwnedFd>>,
     work: Vec<Work<'a>>,
@@ -101,9 +113,9 @@ struct Work<'a> {
 impl<'a> Walker<'a> {
     fn all<'p: 'a>(&mut self, places: &'p Place) -> Result<()> {
         let root = match places.part.map(|part| (part, &self.parts[part])) {
-            Some((number, Part::Host { source, .. })) => self.source(number, Path::new("/"), Some(0)).ok_or_else(|| {
-                error!("{} can't be read, so machines can't have it", source.display())
-            })?,
+            Some((number, Part::Host { source, .. })) => self
+                .source(number, Path::new("/"), Some(0))
+                .ok_or_else(|| error!("{} can't be read, so machines can't have it", source.display()))?,
             Some((_, Part::Directory { mode, uid, gid, .. })) => made(*mode, *uid, *gid).into(),
             _ => made(0o755, 0, 0).into(),
         };
@@ -132,7 +144,9 @@ impl<'a> Walker<'a> {
         };
         let mut names: BTreeSet<Vec<u8>> = match &directory {
             Some(directory) => match earlier.filter(|(tree, old)| directory.is_as_listed(tree, old)) {
-                Some((tree, old)) => tree.entries(&old).iter().map(|entry| tree.name(entry).to_vec()).collect(),
+                Some((tree, old)) => {
+                    tree.entries(&old).iter().map(|entry| tree.name(entry).to_vec()).collect()
+                }
                 None => self.reader.names(&directory.file).into_iter().collect(),
             },
             None => BTreeSet::new(),
@@ -188,8 +202,9 @@ impl<'a> Walker<'a> {
         let entry = self.tree.entries.len();
         let (number, at) = (self.tree.nodes.len(), self.tree.texts.len());
         let most = NONE as usize - 1;
-        if entry >= most || number >= most || at + name.len() >= most {
-            return Err(error!("a machine's tree has more files than an image can hold"));
+        if entry >= most || number >= MAX_NODES || at + name.len() >= most {
+            return Err(error!("a machine's tree has more than {MAX_NODES} files, or too long names")
+                .hint("Share directories with fewer files."));
         }
         self.tree.texts.extend(name);
         let stamp = found.node.stamp;
@@ -284,18 +299,16 @@ impl<'a> Walker<'a> {
         number
     }
 
-    /// Notes where a file has data, if its blocks have room in an image.
-    fn take_blocks(&mut self, node: &Node) -> bool {
-        let blocks = match node.has(SPARSE) {
-            false => node.stamp.size.div_ceil(4096),
-            true => {
-                let chunk = 1u64 << (chunk_bits(node.stamp.size) - 12);
-                self.tree.runs(node).iter().map(|run| run.count.saturating_mul(chunk)).sum()
-            }
-        };
-        let fits = self.blocks.checked_add(blocks).is_some_and(|all| all <= MAX_BLOCKS);
-        if fits {
-            self.blocks += blocks;
+    /// Counts what the contents of a file take in an image, if there is room for them.
+    fn take_room(&mut self, node: &Node) -> bool {
+        let blocks = self.blocks.saturating_add(self.tree.blocks_of(node));
+        let chunks = self.chunks + self.tree.chunks_of(node);
+        let fits = blocks <= MAX_BLOCKS && chunks <= MAX_CHUNKS && self.tree.runs.len() <= MAX_RUNS;
+        match fits {
+            true => (self.blocks, self.chunks) = (blocks, chunks),
+            // Its runs are the last ones.
+            false if node.has(SPARSE) => self.tree.runs.truncate(node.first as usize),
+            false => (),
         }
         fits
     }
