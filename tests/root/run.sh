@@ -2,7 +2,7 @@
 # Tests a root file system that machines have by NBD: machines are booted that mount it.
 #
 #   tests/root/run.sh               all tests, with Debian's newest kernel of 6.1
-#   tests/root/run.sh TEST...       only these: compare restart changed; speed and 9p measure
+#   tests/root/run.sh TEST...       only these: compare restart save system changed; speed and 9p measure
 #
 # ROOT_KERNEL is a directory with another kernel: boot/vmlinuz-VERSION and lib/modules, as its package unpacks.
 # VSHMEM is the command, by default the one that was built last. ROOT_KVM=1 uses KVM.
@@ -71,7 +71,7 @@ add_module() { # add_module NAME
 
 mkdir -p "$work/initramfs.d/bin" "$work/initramfs.d/modules" "$work/initramfs.d/dev" "$work/initramfs.d/proc" \
     "$work/initramfs.d/sys"
-for module in crc32c_generic virtio_pci virtio_blk erofs 9pnet_virtio 9p; do add_module "$module"; done
+for module in crc32c_generic virtio_pci virtio_blk erofs overlay 9pnet_virtio 9p; do add_module "$module"; done
 cp "$(command -v busybox)" "$work/initramfs.d/bin/busybox"
 install -m 755 "$here/init" "$work/initramfs.d/init"
 cc -O2 -static -Wall -Wextra "$here/guest/manifest.c" -o "$work/initramfs.d/manifest"

@@ -24,12 +24,12 @@ pub struct Serve {
     /// Take connections of this socket, which listens already
     #[arg(long, value_name = "DESCRIPTOR", conflicts_with = "socket")]
     listener: Option<RawFd>,
-    /// Show what this user can read of a file or directory, at its path or another one
-    #[arg(long, value_name = "PATH[=AT]")]
-    tree: Vec<String>,
+    /// Show what this user can read of a file or directory, at a path of the tree
+    #[arg(long, num_args = 2, value_names = ["PATH", "AT"])]
+    tree: Vec<PathBuf>,
     /// Show what everybody can read of a directory
-    #[arg(long, value_name = "PATH[=AT]")]
-    public: Vec<String>,
+    #[arg(long, num_args = 2, value_names = ["PATH", "AT"])]
+    public: Vec<PathBuf>,
     /// Show nothing of what is at this path in the tree
     #[arg(long, value_name = "AT")]
     hide: Vec<PathBuf>,
@@ -59,8 +59,8 @@ pub fn root(root: Root) -> Result<u8> {
         }
         _ => return Err(error!("--listener takes the number of an open descriptor above 2").code(2)),
     };
-    let trees = serve.tree.iter().map(|text| part(text, View::Readable));
-    let public = serve.public.iter().map(|text| part(text, View::Public));
+    let trees = parts(&serve.tree, View::Readable);
+    let public = parts(&serve.public, View::Public);
     let parts = trees.chain(public).chain(serve.hide.into_iter().map(Part::Hidden)).collect();
     let options = Options {
         socket,
@@ -77,7 +77,6 @@ pub fn root(root: Root) -> Result<u8> {
     Ok(0)
 }
 
-fn part(text: &str, view: View) -> Part {
-    let (source, at) = text.rsplit_once('=').unwrap_or((text, text));
-    Part::Host { source: source.into(), at: at.into(), view }
+fn parts(pairs: &[PathBuf], view: View) -> impl Iterator<Item = Part> + '_ {
+    pairs.chunks_exact(2).map(move |pair| Part::Host { source: pair[0].clone(), at: pair[1].clone(), view })
 }

@@ -40,6 +40,8 @@ fn parts_are_put_together() {
         Part::Directory { at: "/usr/share".into(), mode: 0o700, uid: 7, gid: 7 },
         Part::Hidden("/usr/bin".into()),
         Part::Hidden("/home/me/work/job".into()),
+        // In what is not shown.
+        host(&it.tree("secret"), "/usr/bin/in/it", View::Readable),
     ];
     let tree = walk(&parts, None).unwrap().tree;
     let expected = [
@@ -53,6 +55,9 @@ fn parts_are_put_together() {
         "/tmp",
         "/usr",
         "/usr/bin",
+        "/usr/bin/in",
+        "/usr/bin/in/it",
+        "/usr/bin/in/it/key",
         "/usr/local",
         "/usr/local/own",
         "/usr/share",
@@ -64,7 +69,7 @@ fn parts_are_put_together() {
     assert_eq!(node("/tmp").mode, 0o041777);
     assert_eq!(node("/usr/share").uid, fs::metadata(it.tree("usr/share")).unwrap().uid(), "the host has one");
     assert_eq!(node("/home/me/work/job").stamp.size, 0, "it is hidden");
-    assert_eq!((node("/usr").links, node("/usr/bin").links), (5, 2));
+    assert_eq!((node("/usr").links, node("/usr/bin").links), (5, 3));
     let (part, path) = tree.path_in_part(number(&tree, "/usr/local/own").unwrap());
     assert_eq!((part, path.to_str()), (1, Some("own")));
     let (part, path) = tree.path_in_part(number(&tree, "/one/file").unwrap());

@@ -5,6 +5,9 @@
 mod saved;
 mod sound;
 
+#[cfg(feature = "fuzz")]
+pub use saved::sealed;
+
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -267,6 +270,12 @@ impl Tree {
     pub fn attributes(&self, node: &Node) -> impl Iterator<Item = Attribute<'_>> {
         let set = self.attributes.get(node.attributes as usize);
         Attribute::all(set.map_or(&[], |set| set))
+    }
+
+    /// How many chunks all sparse files have.
+    #[cfg(feature = "fuzz")]
+    pub fn chunks(&self) -> u64 {
+        self.nodes.iter().map(|node| self.chunks_of(node)).sum()
     }
 
     /// Bytes of memory that it takes.

@@ -95,6 +95,14 @@ impl Tree {
     }
 }
 
+/// For fuzzing: a file with this and the right hash.
+#[cfg(feature = "fuzz")]
+pub fn sealed(body: &[u8]) -> Vec<u8> {
+    let mut hasher = SipHasher::new();
+    hasher.write(body);
+    [body, &hasher.finish128().as_bytes()].concat()
+}
+
 pub(super) fn damaged() -> Error {
     error!("a machine's kept file tree is damaged, or of another version").hint("It is made anew by a walk.")
 }

@@ -83,3 +83,36 @@ pub fn stamp(stat: &Statx) -> Stamp {
         ctime: time(stat.stx_ctime),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// A way to open a file below a directory.
+    type Way = fn(&OwnedFd, &Path, OFlags) -> rustix::io::Result<OwnedFd>;
+
+    #[test]
+    fn nothing_is_opened_through_links_or_outside() {
+        let root = std::env::temp_dir().join(format!("vshmem-beneath-{}", std::process::id()));
+        fs::create_dir_all(root.join("in/a/b")).unwrap();
+        fs::write(root.join("in/a/b/file"), "text").unwrap();
+        fs::write(root.join("secret"), "text").unwrap();
+        symlink("a", root.join("in/link")).unwrap();
+        symlink("b/file", root.join("in/a/to")).unwrap();
+        symlink("/", root.join("in/a/out")).unwrap();
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let source = openat(rustix::fs::CWD, root.join("in"), OFlags::PATH, Mode::empty()).unwrap();
+        for way in [open_beneath as Way, open_by_steps as Way] {
+            assert!(way(&source, Path::new("a/b/file"), flags).is_ok());
+            assert!(way(&source, Path::new("a/b"), flags | OFlags::DIRECTORY).is_ok());
+            for refused in
+                ["link/b/file", "a/to", "a/out/etc/passwd", "../secret", "a/../../secret", "a/b/file/x"]
+            {
+                assert!(way(&source, Path::new(refused), flags).is_err(), "{refused}");
+            }
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

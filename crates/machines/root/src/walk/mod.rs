@@ -108,6 +108,8 @@ struct Work<'a> {
     earlier: Option<u32>,
     /// Its path, for its length and for what is left out.
     path: PathBuf,
+    /// What the host has in it is not shown: only what was asked for there.
+    is_closed: bool,
 }
 
 impl<'a> Walker<'a> {
@@ -124,7 +126,13 @@ impl<'a> Walker<'a> {
         }
         self.tree.nodes.push(Node { parent: 0, entry: NONE, ..root.node });
         let earlier = self.earlier.map(|_| 0);
-        self.work.push(Work { node: 0, place: Some(places), earlier, path: PathBuf::new() });
+        self.work.push(Work {
+            node: 0,
+            place: Some(places),
+            earlier,
+            path: PathBuf::new(),
+            is_closed: false,
+        });
         while let Some(work) = self.work.pop() {
             self.directory(work)?;
         }
@@ -135,7 +143,7 @@ impl<'a> Walker<'a> {
     fn directory(&mut self, work: Work<'a>) -> Result<()> {
         let node = *self.tree.node(work.node);
         let directory = match node.part {
-            NONE => None,
+            part if part == NONE || work.is_closed => None,
             part => self.open(work.node, part),
         };
         let earlier = match (&directory, work.earlier.zip(self.earlier)) {
@@ -173,17 +181,16 @@ impl<'a> Walker<'a> {
             };
             let Some(found) = found else { continue };
             let number = self.keep(found, work.node, &name, old.is_some())?;
-            let kept = self.tree.node(number);
-            if kept.is_directory() && !found.is_closed {
-                below.push(Work { node: number, place, earlier: old, path });
+            let is_closed = found.is_closed;
+            let is_asked_for = place.is_some_and(|place| !place.children.is_empty());
+            if self.tree.node(number).is_directory() && (!is_closed || is_asked_for) {
+                below.push(Work { node: number, place, earlier: old, path, is_closed });
             }
         }
         let count = self.tree.entries.len() - first;
         let is_complete = count == listed && work.place.is_none_or(|place| place.children.is_empty());
-        let directories = below.len() as u32;
-        let closed = self.tree.entries[first..].iter().filter(|it| self.tree.node(it.node).is_directory());
-        let links = 2 + closed.count() as u32;
-        debug_assert!(links >= 2 + directories);
+        let entries = self.tree.entries[first..].iter();
+        let links = 2 + entries.filter(|entry| self.tree.node(entry.node).is_directory()).count() as u32;
         let node = &mut self.tree.nodes[work.node as usize];
         (node.first, node.count, node.links) = (first as u32, count as u32, links);
         if let Some(directory) = directory {
