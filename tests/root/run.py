@@ -105,7 +105,7 @@ class Machine:
         """Saves it, ends its QEMU, and goes on in another one. Returns whether that could be done."""
         with socket.socket(socket.AF_UNIX) as monitor:
             monitor.connect(str(self.monitor))
-            monitor.settimeout(60)
+            monitor.settimeout(120)
             said = ""
             monitor.sendall(f'stop\nmigrate "exec:cat>{state}"\n'.encode())
             with contextlib.suppress(TimeoutError):
@@ -114,6 +114,10 @@ class Machine:
                     monitor.sendall(b"info migrate\n")
                     said += monitor.recv(1 << 16).decode(errors="replace")
             monitor.sendall(b"quit\n")
+            # To the end: who hangs up with answers unread takes back what was not heard yet.
+            with contextlib.suppress(OSError):
+                while monitor.recv(1 << 16):
+                    pass
         self.text += self.process.stdout.read().decode(errors="replace")
         self.process.wait()
         self.killer.cancel()
@@ -131,9 +135,10 @@ class Machine:
                 monitor.connect(str(self.monitor))
                 monitor.settimeout(5)
                 monitor.sendall(b"cont\ninfo status\n")
-                said = ""
-                while "VM status" not in said:
-                    said += monitor.recv(1 << 16).decode(errors="replace")
+                said, more = "", b"-"
+                while "VM status" not in said and more:
+                    more = monitor.recv(1 << 16)
+                    said += more.decode(errors="replace")
                 if "running" in said:
                     return True
             time.sleep(0.5)

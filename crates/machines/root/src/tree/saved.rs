@@ -95,8 +95,8 @@ impl Tree {
     }
 }
 
-/// For fuzzing: a file with this and the right hash.
-#[cfg(feature = "fuzz")]
+/// For fuzzing and tests: a file with this and the right hash.
+#[cfg(any(test, feature = "fuzz"))]
 pub fn sealed(body: &[u8]) -> Vec<u8> {
     let mut hasher = SipHasher::new();
     hasher.write(body);
@@ -221,5 +221,60 @@ impl<'a> Input<'a> {
         let runs = self.list(16, |it| Some(Run { first: it.u64()?, count: it.u64()? }))?;
         let attributes = self.list(8, |it| Some(it.text()?.into()))?;
         Some(Tree { walked_by, began, sources, nodes, entries, texts, runs, attributes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{walk, Image, Part, View};
+    use rustix::fs::{memfd_create, MemfdFlags};
+    use std::fs;
+
+    /// A small tree with all kinds of nodes, as it is kept, without its hash.
+    fn body() -> Vec<u8> {
+        let root = std::env::temp_dir().join(format!("vshmem-forged-{}", std::process::id()));
+        fs::create_dir_all(root.join("d/e")).unwrap();
+        fs::write(root.join("a"), "text").unwrap();
+        fs::hard_link(root.join("a"), root.join("d/hard")).unwrap();
+        std::os::unix::fs::symlink("a", root.join("link")).unwrap();
+        fs::File::create(root.join("sparse")).unwrap().set_len(2 << 30).unwrap();
+        std::process::Command::new("setfattr")
+            .args(["-n", "user.x", "-v", "1"])
+            .arg(root.join("a"))
+            .status()
+            .ok();
+        let part = Part::Host { source: root.clone(), at: "/".into(), view: View::Readable };
+        let tree = walk(&[part], None).unwrap().tree;
+        fs::remove_dir_all(&root).unwrap();
+        let mut bytes = Vec::new();
+        tree.save(&mut bytes).unwrap();
+        bytes.truncate(bytes.len() - 16);
+        bytes
+    }
+
+    #[test]
+    fn forged_trees_are_refused_or_harmless() {
+        let body = body();
+        assert!(Tree::parse(&sealed(&body)).is_ok());
+        let (mut refused, mut taken) = (0, 0);
+        for at in 0..body.len() {
+            for change in [1, 0x10, 0x80, 0xff] {
+                let mut forged = body.clone();
+                forged[at] ^= change;
+                let Ok(tree) = Tree::parse(&sealed(&forged)) else {
+                    refused += 1;
+                    continue;
+                };
+                taken += 1;
+                let file = memfd_create("forged", MemfdFlags::CLOEXEC).unwrap();
+                Image::make(&tree, file.into()).unwrap();
+                for number in 0..tree.len() as u32 {
+                    tree.path(number);
+                    tree.path_in_part(number);
+                }
+            }
+        }
+        assert!(refused > 500 && taken > 500, "{refused} were refused, {taken} taken");
     }
 }

@@ -173,7 +173,7 @@ impl Walker<'_> {
         }
         let mut node = node;
         let all = if node.is_directory() { 0o5 } else { 0o4 };
-        let shown = node.mode & KIND | node.mode & 0o777 | all * 0o111;
+        let shown = node.mode & KIND | node.mode & 0o777 | (all * 0o111);
         let is_closed = is_public && node.mode & all != all;
         if is_public {
             node.mode = shown;

@@ -84,8 +84,8 @@ pub fn contents(tree: Tree, most_open: usize) -> (Arc<Contents>, Lines) {
 
 /// The number of a file in a tree.
 pub fn number(tree: &Tree, path: &str) -> Option<u32> {
-    let names = path.split('/').filter(|name| !name.is_empty());
-    names.fold(Some(0), |at, name| tree.find(tree.node(at?), name.as_bytes()))
+    let mut names = path.split('/').filter(|name| !name.is_empty());
+    names.try_fold(0, |at, name| tree.find(tree.node(at), name.as_bytes()))
 }
 
 /// All paths of a tree that a user could name.
