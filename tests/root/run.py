@@ -26,7 +26,9 @@ LIMIT_S = 600
 # What a machine of `vshmem up` sees of the host, without what is shared.
 SYSTEM = ("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/sbin", "/usr", "/usr/local")
 ACCEL = (
-    ["-accel", "kvm", "-cpu", "host"] if os.environ.get("ROOT_KVM") == "1" else ["-accel", "tcg", "-cpu", "Nehalem"]
+    ["-accel", "kvm", "-cpu", "host"]
+    if os.environ.get("ROOT_KVM") == "1"
+    else ["-accel", "tcg", "-cpu", "Nehalem"]
 )
 passed, failed = [], []
 
@@ -77,10 +79,29 @@ class Machine:
         self.out, self.monitor = setup.work / f"{test}.out", setup.work / f"{test}.monitor"
         self.out.write_bytes(b"")
         os.truncate(self.out, 64 << 20)
-        disk = f"driver=nbd,node-name=root,read-only=on,server.type=unix,server.path={server.socket}"
+        disk = (
+            f"driver=nbd,node-name=root,read-only=on,server.type=unix,server.path={server.socket}"
+        )
         disk += f",export={server.id},reconnect-delay=10"
-        command = ["qemu-system-x86_64", "-machine", "q35", *ACCEL, "-m", "512", "-nodefaults", "-no-reboot"]
-        command += ["-nographic", "-serial", "stdio", "-kernel", setup.kernel, "-initrd", setup.initramfs]
+        command = [
+            "qemu-system-x86_64",
+            "-machine",
+            "q35",
+            *ACCEL,
+            "-m",
+            "512",
+            "-nodefaults",
+            "-no-reboot",
+        ]
+        command += [
+            "-nographic",
+            "-serial",
+            "stdio",
+            "-kernel",
+            setup.kernel,
+            "-initrd",
+            setup.initramfs,
+        ]
         command += ["-append", f"console=ttyS0 quiet panic=-1 cryptomgr.notests test={test}"]
         command += ["-monitor", f"unix:{self.monitor},server=on,wait=off"]
         if test == "9p":
@@ -96,13 +117,16 @@ class Machine:
     def start(self, *more):
         """Starts its QEMU."""
         self.process = subprocess.Popen(
-            [*self.command, *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            [*self.command, *more],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
         self.killer = threading.Timer(LIMIT_S, self.process.kill)
         self.killer.start()
 
     def save_and_load(self, state):
-        """Saves it, ends its QEMU, and goes on in another one. Returns whether that could be done."""
+        """Saves it and goes on in another QEMU. Returns whether that could be done."""
         with socket.socket(socket.AF_UNIX) as monitor:
             monitor.connect(str(self.monitor))
             monitor.settimeout(120)
@@ -173,7 +197,12 @@ class Setup:
     """What all tests use."""
 
     def __init__(self, kernel, initramfs, manifest, work):
-        self.kernel, self.initramfs, self.manifest, self.work = kernel, initramfs, manifest, Path(work)
+        self.kernel, self.initramfs, self.manifest, self.work = (
+            kernel,
+            initramfs,
+            manifest,
+            Path(work),
+        )
         self.source = self.work / "tree"
         self.source.mkdir()
         tree.make(self.source)
@@ -182,14 +211,20 @@ class Setup:
 
 def lines_of(setup, *directories):
     """What the host has."""
-    texts = [subprocess.run([setup.manifest, it], capture_output=True, check=True).stdout for it in directories]
+    texts = [
+        subprocess.run([setup.manifest, it], capture_output=True, check=True).stdout
+        for it in directories
+    ]
     return b"".join(texts).decode(errors="surrogateescape").rstrip("\n").split("\n")
 
 
 def same(ours, theirs, least):
     """Compares what a machine sees with what the host has."""
-    different = [pair for pair in zip(ours, theirs) if pair[0] != pair[1]]
-    note(len(ours) == len(theirs) > least, f"a machine sees {len(theirs)} lines of files, the host {len(ours)}")
+    different = [pair for pair in zip(ours, theirs, strict=False) if pair[0] != pair[1]]
+    note(
+        len(ours) == len(theirs) > least,
+        f"a machine sees {len(theirs)} lines of files, the host {len(ours)}",
+    )
     note(not different, f"all of them are the same ({len(different)} are not)")
     for one, other in different[:10]:
         print(f"  host    {one[:300]!r}\n  machine {other[:300]!r}")
@@ -244,7 +279,7 @@ def restart(setup):
 
 
 def changed(setup):
-    """A file that has changed gives errors, and one that was removed while it was open what it had."""
+    """A changed file gives errors; one that was removed while it was open has what it had."""
     (setup.work / "kept").unlink(missing_ok=True)
     source = setup.source
     server = Server(setup.work, source).start()
@@ -259,15 +294,24 @@ def changed(setup):
         file.write(b"more")
     machine.say()
     lines = machine.end().strip().split("\n")
-    names = dict(zip(tree.CHANGED, lines))
+    names = dict(zip(tree.CHANGED, lines, strict=False))
     whole = hashlib.md5(b"changed" * 1000).hexdigest()
     # It was read before it was changed: the machine's own memory has it.
     note(names["changed"].split()[0] == whole, "what a machine has read already stays what it was")
     for name in ("replaced", "removed", "grown"):
-        note("nput/output error" in names.get(name, ""), f"a file that was {name} gives an error: {names.get(name)}")
-    note(names.get("same", "").split()[:1] == [hashlib.md5(b"same" * 1000).hexdigest()], "another is as before")
+        note(
+            "nput/output error" in names.get(name, ""),
+            f"a file that was {name} gives an error: {names.get(name)}",
+        )
+    note(
+        names.get("same", "").split()[:1] == [hashlib.md5(b"same" * 1000).hexdigest()],
+        "another is as before",
+    )
     whole = hashlib.md5(b"open" * 1_000_000).hexdigest()
-    note(names.get("open", "").split()[:1] == [whole], "one that was removed while it was read is there to its end")
+    note(
+        names.get("open", "").split()[:1] == [whole],
+        "one that was removed while it was read is there to its end",
+    )
     said = [line for line in server.log.read_text().split("\n") if "has changed" in line]
     note(len(said) == 3, f"the log has a line for each of them: {said}")
     server.kill()
@@ -291,7 +335,13 @@ def times(machine, test):
 def main():
     kernel, initramfs, manifest, work, *names = sys.argv[1:]
     setup = Setup(kernel, initramfs, manifest, work)
-    tests = {"compare": compare, "restart": restart, "changed": changed, "save": save, "system": system}
+    tests = {
+        "compare": compare,
+        "restart": restart,
+        "changed": changed,
+        "save": save,
+        "system": system,
+    }
     tests["speed"] = speed
     tests["9p"] = lambda setup: speed(setup, "9p")
     for name in names or ["compare", "restart", "save", "system", "changed"]:

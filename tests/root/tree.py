@@ -1,4 +1,4 @@
-"""A tree with everything that a file system can have, and whose comparison with itself tells most."""
+"""A tree with everything that a file system can have."""
 
 import os
 import random
@@ -22,9 +22,12 @@ def make_names(root, chance):
         directory = root / f"with {count}"
         directory.mkdir()
         for number in range(count):
-            name = f"{number:x}-" + "".join(chance.choices("aZ .-~é\x01", k=chance.randrange(1, 60)))
+            name = f"{number:x}-" + "".join(
+                chance.choices("aZ .-~é\x01", k=chance.randrange(1, 60))
+            )
             write(directory / name, str(number).encode())
-    # Names whose entries fill a block to the last byte, and one byte more: 12 of . and 1, 12 and 2, ...
+    # Names whose entries, with those of . and .., fill a block to the last byte but one, to it,
+    # and over it.
     for more in (-1, 0, 1):
         directory = root / f"block {more}"
         directory.mkdir()
@@ -106,7 +109,13 @@ def make_meta(root):
     everybody = 0xFFFFFFFF
     acl = struct.pack("<I", 2) + b"".join(
         entry.pack(*it)
-        for it in ((1, 6, everybody), (2, 4, 12345), (4, 4, everybody), (16, 6, everybody), (32, 0, everybody))
+        for it in (
+            (1, 6, everybody),
+            (2, 4, 12345),
+            (4, 4, everybody),
+            (16, 6, everybody),
+            (32, 0, everybody),
+        )
     )
     for number in range(3):
         file = root / f"acl {number}"
@@ -119,7 +128,9 @@ def make_meta(root):
         return
     os.setxattr(root / "attributes 1", "trusted.name", b"\0binary\xff")
     write(root / "capable", b"#!", 0o755)
-    os.setxattr(root / "capable", "security.capability", struct.pack("<IIIII", 0x02000001, 1 << 13, 0, 0, 0))
+    os.setxattr(
+        root / "capable", "security.capability", struct.pack("<IIIII", 0x02000001, 1 << 13, 0, 0, 0)
+    )
     for number, owner in enumerate((1, 65534, 65536, 4_000_000_000)):
         write(root / f"owner {number}")
         os.chown(root / f"owner {number}", owner, owner + 1)

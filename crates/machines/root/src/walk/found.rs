@@ -1,11 +1,11 @@
 //! What is found by a name in a directory.
 
-use super::attributes::{self, Of};
-use super::host::{is_directory, look, mount, stamp};
-use super::{is_sure, Walker, Why};
-use crate::tree::{
-    chunk_bits, Node, Run, Stamp, Tree, COMPLETE, DIRECTORY, EMPTY, KIND, LINK, NONE, REGULAR, SPARSE,
-};
+use super::attributes::Of;
+use super::host::{is_directory, look, stamp};
+use super::left_out::Why;
+use super::seen::{is_same, is_sure, node, Directory, Found};
+use super::walker::Walker;
+use crate::tree::{chunk_bits, Node, Run, Tree, COMPLETE, DIRECTORY, EMPTY, KIND, LINK, REGULAR, SPARSE};
 use crate::view::View;
 use rustix::fs::{openat, readlinkat, seek, Mode, OFlags, SeekFrom, Statx};
 use rustix::io::Errno;
@@ -19,73 +19,6 @@ use std::path::Path;
 const SPARSE_FROM: u64 = 1 << 30;
 /// The most runs of a sparse file; what follows counts as data.
 const MAX_RUNS: usize = 1 << 16;
-
-/// An open directory of a part.
-pub struct Directory {
-    pub file: OwnedFd,
-    pub stamp: Stamp,
-    /// The mount that it belongs to, where Linux tells it (5.8).
-    mount: Option<u64>,
-    pub part: u32,
-    pub view: View,
-    /// What is found in it may lie on another file system.
-    pub is_anywhere: bool,
-}
-
-/// What was found.
-#[derive(Clone, Copy)]
-pub struct Found {
-    pub node: Node,
-    /// It has other names.
-    pub is_linked: bool,
-    /// It is a directory whose entries are not shown.
-    pub is_closed: bool,
-    /// It is as an earlier walk has found it.
-    pub is_known: bool,
-}
-
-impl From<Node> for Found {
-    fn from(node: Node) -> Found {
-        Found { node, is_linked: false, is_closed: false, is_known: false }
-    }
-}
-
-impl Found {
-    /// The same without what is in it.
-    pub fn emptied(self) -> Found {
-        let mut node = self.node;
-        if node.kind() == REGULAR {
-            node.marks = EMPTY;
-            node.stamp.size = 0;
-        }
-        Found { node, is_linked: false, is_closed: true, is_known: false }
-    }
-}
-
-impl Directory {
-    /// One that is open.
-    pub fn new(file: OwnedFd, part: u32, view: View) -> Option<Directory> {
-        let stat = look(&file, b"").ok()?;
-        let (stamp, mount) = (stamp(&stat), mount(&stat));
-        Some(Directory { file, stamp, mount, part, view, is_anywhere: false })
-    }
-
-    /// Whether its names are those of an earlier walk.
-    pub fn is_as_listed(&self, tree: &Tree, old: &Node) -> bool {
-        old.has(COMPLETE) && old.stamp == self.stamp && is_sure(&self.stamp, tree.began)
-    }
-
-    fn is_mounted_on(&self, stat: &Statx) -> bool {
-        if self.is_anywhere {
-            return false;
-        }
-        match self.mount.zip(mount(stat)) {
-            Some((own, other)) => own != other,
-            // Files of an overlay have the numbers of the file systems below it; directories have its own.
-            None => is_directory(stat) && stamp(stat).device != self.stamp.device,
-        }
-    }
-}
 
 impl Walker<'_> {
     /// What a directory has by this name, if it is visible.
@@ -207,54 +140,11 @@ impl Walker<'_> {
         }
         Some(Found::from(node))
     }
-
-    fn add_runs(&mut self, runs: &[Run]) -> (u32, u32) {
-        let first = self.tree.runs.len() as u32;
-        self.tree.runs.extend(runs);
-        (first, runs.len() as u32)
-    }
-
-    fn attributes_of(&mut self, of: &Of, path: &Path) -> Vec<u8> {
-        let (set, lacks) = attributes::read(of);
-        if lacks {
-            self.left_out.add(Why::Attributes, path);
-        }
-        set
-    }
 }
 
 /// The attributes of a file of an earlier walk.
 fn set_of(tree: &Tree, node: &Node) -> Vec<u8> {
     tree.attributes.get(node.attributes as usize).map_or(Vec::new(), |set| set.to_vec())
-}
-
-/// Whether a file is what it was. Its mode may be shown otherwise than it is.
-fn is_same(now: &Node, old: &Node) -> bool {
-    let size = if old.has(EMPTY) { now.stamp.size } else { old.stamp.size };
-    let old_stamp = Stamp { size, ..old.stamp };
-    now.stamp == old_stamp
-        && now.kind() == old.kind()
-        && (now.uid, now.gid, now.part) == (old.uid, old.gid, old.part)
-}
-
-fn node(stat: &Statx, part: u32) -> Node {
-    let (major, minor) = (stat.stx_rdev_major, stat.stx_rdev_minor);
-    Node {
-        mode: stat.stx_mode.into(),
-        uid: stat.stx_uid,
-        gid: stat.stx_gid,
-        links: if is_directory(stat) { 2 } else { 1 },
-        // Linux' new_encode_dev.
-        device_number: minor & 0xff | major << 8 | (minor & !0xff) << 12,
-        stamp: stamp(stat),
-        attributes: NONE,
-        parent: NONE,
-        entry: NONE,
-        part,
-        first: 0,
-        count: 0,
-        marks: 0,
-    }
 }
 
 /// Where a sparse file has data, in chunks.

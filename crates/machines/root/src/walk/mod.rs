@@ -9,24 +9,20 @@ mod found;
 pub(crate) mod host;
 mod left_out;
 mod listing;
+mod seen;
+mod walker;
 
 pub use left_out::{LeftOut, Why};
 
-use crate::tree::{
-    Entry, Node, Stamp, Time, Tree, COMPLETE, DIRECTORY, MAX_BLOCKS, MAX_CHUNKS, MAX_NODES, MAX_PATH,
-    MAX_RUNS, NONE, SPARSE,
-};
+use crate::tree::{Entry, Node, Time, Tree, COMPLETE, MAX_NODES, MAX_PATH, NONE};
 use crate::view::{Part, Place};
-use found::{Directory, Found};
 use rustix::fs::{openat, Mode, OFlags, CWD};
+use seen::{made, Directory, Found};
 use std::collections::{BTreeSet, HashMap};
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use vshmem_base::error::{error, Result};
-
-/// For so long after its change a file may be changed again without a trace in its times.
-const UNSURE: i64 = 2;
+use walker::{Walker, Work};
 
 /// What a walk has found.
 #[derive(Debug)]
@@ -42,7 +38,7 @@ pub struct Walked {
 /// Walks these parts. `earlier` is an earlier walk, which is of use if it was of the same parts.
 pub fn walk(parts: &[Part], earlier: Option<&Tree>) -> Result<Walked> {
     let places = Place::of(parts)?;
-    let walked_by = format!("{}{}", words_of(parts), walker());
+    let walked_by = format!("{}{}", words_of(parts), who());
     let earlier = earlier.filter(|tree| tree.walked_by == walked_by && !tree.is_empty());
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     let began = Time { seconds: now.tv_sec, nanoseconds: now.tv_nsec as u32 };
@@ -76,40 +72,10 @@ pub(crate) fn is_of(tree: &Tree, parts: &[Part]) -> bool {
 }
 
 /// Who walks, in words: what can be read depends on it.
-fn walker() -> String {
+fn who() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let of = |line: &&str| ["Uid:", "Gid:", "Groups:", "CapEff:"].iter().any(|it| line.starts_with(it));
     status.lines().filter(of).collect::<Vec<_>>().join("; ")
-}
-
-pub(crate) struct Walker<'a> {
-    parts: &'a [Part],
-    tree: Tree,
-    earlier: Option<&'a Tree>,
-    /// Files with several names, by file system, number and part.
-    links: HashMap<(u64, u64, u32), u32>,
-    sets: HashMap<Box<[u8]>, u32>,
-    left_out: LeftOut,
-    known: usize,
-    blocks: u64,
-    chunks: u64,
-    /// The parts' sources, those that are directories.
-    sources: Vec<Option<OwnedFd>>,
-    work: Vec<Work<'a>>,
-    reader: listing::Reader,
-}
-
-/// A directory whose entries are still to be walked.
-struct Work<'a> {
-    node: u32,
-    /// What was asked for there.
-    place: Option<&'a Place>,
-    /// Its number in the earlier walk.
-    earlier: Option<u32>,
-    /// Its path, for its length and for what is left out.
-    path: PathBuf,
-    /// What the host has in it is not shown: only what was asked for there.
-    is_closed: bool,
 }
 
 impl<'a> Walker<'a> {
@@ -290,57 +256,4 @@ impl<'a> Walker<'a> {
         let file = host::open_directory(source, &path).ok()?;
         Directory::new(file, part, *view)
     }
-
-    /// The number of a set of attributes.
-    fn intern(&mut self, set: Vec<u8>) -> u32 {
-        if set.is_empty() {
-            return NONE;
-        }
-        let set = set.into_boxed_slice();
-        if let Some(&number) = self.sets.get(&set) {
-            return number;
-        }
-        let number = self.tree.attributes.len() as u32;
-        self.tree.attributes.push(set.clone());
-        self.sets.insert(set, number);
-        number
-    }
-
-    /// Counts what the contents of a file take in an image, if there is room for them.
-    fn take_room(&mut self, node: &Node) -> bool {
-        let blocks = self.blocks.saturating_add(self.tree.blocks_of(node));
-        let chunks = self.chunks + self.tree.chunks_of(node);
-        let fits = blocks <= MAX_BLOCKS && chunks <= MAX_CHUNKS && self.tree.runs.len() <= MAX_RUNS;
-        match fits {
-            true => (self.blocks, self.chunks) = (blocks, chunks),
-            // Its runs are the last ones.
-            false if node.has(SPARSE) => self.tree.runs.truncate(node.first as usize),
-            false => (),
-        }
-        fits
-    }
-}
-
-/// A directory that the host does not have.
-fn made(mode: u32, uid: u32, gid: u32) -> Node {
-    Node {
-        mode: DIRECTORY | mode & 0o7777,
-        uid,
-        gid,
-        links: 2,
-        device_number: 0,
-        stamp: Stamp::default(),
-        attributes: NONE,
-        parent: NONE,
-        entry: NONE,
-        part: NONE,
-        first: 0,
-        count: 0,
-        marks: 0,
-    }
-}
-
-/// Whether the times of a file would tell that it was changed since a walk began.
-fn is_sure(stamp: &Stamp, began: Time) -> bool {
-    stamp.ctime.seconds < began.seconds - UNSURE
 }
