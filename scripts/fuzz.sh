@@ -1,5 +1,5 @@
 #!/bin/sh
-# fuzz.sh [TARGET...]: replays what is kept of earlier runs, then fuzzes each target (backend, pool, texts)
+# fuzz.sh [TARGET...]: replays what is kept of earlier runs, then fuzzes each target (backend, pool, root, texts)
 # for a while.
 #
 # SECONDS_EACH=60   for each target; 0 only replays
@@ -29,7 +29,7 @@ unset FUZZ_STEPS
 work=$target/fuzz
 triple=x86_64-unknown-linux-gnu
 
-all="backend pool texts"
+all="backend pool root texts"
 for name in "$@"; do
     case " $all " in
     *" $name "*) ;;

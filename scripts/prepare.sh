@@ -22,12 +22,12 @@ here=$(cd "$(dirname "$0")" && pwd)
 requirements() {
     cat <<'TABLE'
 build|cargo|@rust|compiles the library and the command
-build,conformance,machines,kvm,mpi|cmd:cc|gcc|links them, and compiles C programs
+build,conformance,root,machines,kvm,mpi|cmd:cc|gcc|links them, and compiles C programs
 build,conformance,machines,kvm,mpi|header:sys/shm.h|libc6-dev|the C headers
 build,machines,kvm,mpi|cmd:make|make|runs the Makefile, and builds the driver
 build,machines,kvm|header:hwloc.h|libhwloc-dev|says where cores, caches and memory are
 build|header:libudev.h|libudev-dev|is linked with it
-install,bindings?,kmod,programs?,machines,kvm,mpi,xen,lab,demo|cmd:python3|python3|drives tests and benchmarks
+install,bindings?,kmod,programs?,root,machines,kvm,mpi,xen,lab,demo|cmd:python3|python3|drives tests and benchmarks
 differential,machines,kvm,mpi,xen,demo,programs?|cmd:perl|perl|a real program with built-in System V calls
 build,install,bindings|cmd:pkg-config|pkg-config|finds hwloc, and the installed library as a user would
 install,machines,kvm,mpi,programs?|py:jsonschema|python3-jsonschema|compares what is printed as JSON with its schemas
@@ -70,7 +70,7 @@ mpi?|cmd:rdma|iproute2|makes a network card with verbs by software
 mpi?|glob:/usr/lib/*/libibverbs/librxe-rdmav*.so|ibverbs-providers|drives it
 mpi?|cmd:gfortran|gfortran|compiles Fortran
 machines,kvm,mpi,programs?|cmd:pgrep|procps|finds what tests started
-kmod,machines,kvm,mpi,xen,demo|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
+kmod,root,machines,kvm,mpi,xen,demo|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
 machines?,kvm?|cmd:libvirtd|libvirt-daemon|starts a machine that is adopted, and those of a file
 machines?,kvm?|glob:/usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so|libvirt-daemon-driver-qemu|has libvirt run QEMU
 machines?,kvm?|glob:/usr/lib/*/libvirt/connection-driver/libvirt_driver_network.so|@libvirt-network|has libvirt make networks
@@ -79,9 +79,9 @@ machines?,kvm?|cmd:udevadm|udev|gives a machine's pools to a group
 machines?|cmd:qemu-img|qemu-utils|makes disks for machines that boot an image
 machines?|cmd:mmdebstrap|mmdebstrap|makes the image that they boot
 machines|cmd:mkfs.ext4|e2fsprogs|makes a file system in persistent memory
-kmod,machines,kvm,xen|cmd:busybox|busybox-static|what machines that test the driver run
-kmod,machines,kvm,xen|cmd:cpio|cpio|packs what they boot
-kmod,machines,kvm,mpi,xen,demo|cmd:xz|xz-utils|unpacks the machines' kernel modules
+kmod,root,machines,kvm,xen|cmd:busybox|busybox-static|what machines that test the driver run
+kmod,root,machines,kvm,xen|cmd:cpio|cpio|packs what they boot
+kmod,root,machines,kvm,mpi,xen,demo|cmd:xz|xz-utils|unpacks the machines' kernel modules
 fuzz?|cmd:c++|g++|builds the fuzzer
 aarch64|cmd:aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu|links what is for another processor
 aarch64|glob:/usr/aarch64-linux-gnu/include/sys/shm.h|libc6-dev-arm64-cross|its C headers and library
@@ -109,6 +109,9 @@ lab?|cmd:dbench|dbench|does what a file server's clients do, in the lab's vsuite
 lab?|cmd:uwsgi|uwsgi-core|a real program with a System V mutex
 lab?|header:db.h|libdb-dev|a real program: a database in a System V segment
 lab?|header:zlib.h|zlib1g-dev|compresses what is deduplicated, in the lab's vsuite
+unit?|cmd:fsck.erofs|erofs-utils|checks the file systems that machines have
+unit?|cmd:setfattr|attr|gives files attributes
+root|glob:/sbin/modinfo|kmod|says which kernel modules need which
 lab?|glob:/sbin/insmod|kmod|gives a machine a disk in its memory, to which it swaps
 lab?,demo?|cmd:lstopo-no-graphics|hwloc-nox|says where processors sit to each other
 deb,packages|cmd:dpkg-buildpackage|dpkg-dev|builds packages

@@ -51,6 +51,7 @@ packages|25m|tests/packages/run.sh|tests/packages/run.sh
 kmod|15m|tests/kmod/run.sh|tests/kmod/run.sh
 debian13|25m|tests/debian13/run.sh|env MACHINES_CASES=grant tests/debian13/run.sh ${DEBIAN13_UNIT-unit} conformance hostile install machines
 machines13|50m|tests/debian13/run.sh|env RESULTS=$root/target/machines13 tests/debian13/run.sh --built machines mpi
+root|15m|tests/root/run.sh|env VSHMEM=$target/release/vshmem tests/root/run.sh
 machines|30m|tests/machines/run.sh|tests/machines/run.sh
 mpi|20m|tests/mpi/run.sh|tests/mpi/run.sh
 kvm|15m|tests/kvm/run.sh|tests/kvm/run.sh --quick
@@ -78,6 +79,7 @@ models|crates/sysv/pool crates/sysv/ipc crates/sysv/wait
 differential|crates/sysv/ipc crates/sysv/capi tests/differential
 crash|crates/sysv/ipc crates/sysv/pool tests/crash
 kmod|kmod tests/kmod
+root|crates/machines/root tests/root
 kvm|crates/machines/hypervisor crates/machines/guest :(glob)crates/**/ivshmem/** kmod tests/kvm
 xen|crates/machines/hypervisor/src/shared :(glob)crates/**/xen/** kmod tests/xen
 packages|debian packaging tests/packages
@@ -95,6 +97,7 @@ crash|crates/sysv/ipc crates/sysv/pool tests/crash|
 sanitize|crates/sysv scripts/sanitize.sh|
 kmod|kmod tests/kmod|
 fuzz|fuzz scripts/fuzz.sh crates/sysv/pool crates/sysv/ipc|0
+root|crates/machines/root tests/root|
 kvm|:(glob)crates/**/ivshmem/** crates/machines/hypervisor/src/qemu kmod tests/kvm|1
 xen|:(glob)crates/**/xen/** kmod tests/xen|2
 packages|debian packaging tests/packages|0

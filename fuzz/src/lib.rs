@@ -9,6 +9,7 @@
 pub mod backend;
 pub mod input;
 pub mod pool;
+pub mod root;
 pub mod texts;
 
 /// A target.
@@ -16,4 +17,4 @@ pub type Target = fn(&[u8]);
 
 /// All targets, by name.
 pub const TARGETS: &[(&str, Target)] =
-    &[("backend", backend::run), ("pool", pool::run), ("texts", texts::run)];
+    &[("backend", backend::run), ("pool", pool::run), ("root", root::run), ("texts", texts::run)];

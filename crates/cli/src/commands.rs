@@ -17,6 +17,7 @@ use crate::machine::Machine;
 use crate::machines::{Down, Ps, Restart};
 use crate::mpirun::args::Mpirun;
 use crate::pools::Pool;
+use crate::root::Root;
 use crate::rsh::Rsh;
 use crate::run::{Exec, Run, Shell};
 use crate::schema::Documents;
@@ -76,6 +77,9 @@ pub enum Command {
     Run(Run),
     /// Run an MPI or OpenSHMEM program in machines or containers
     Mpirun(Box<Mpirun>),
+    /// Give machines files of the host as a disk
+    #[command(hide = true, subcommand)]
+    Root(Root),
     /// Run a command in another host of a job, as an MPI's launcher does
     #[command(hide = true)]
     Rsh(Rsh),

@@ -32,6 +32,7 @@ mod mpirun;
 mod output;
 mod pools;
 mod program;
+mod root;
 mod rsh;
 mod run;
 mod schema;
@@ -107,6 +108,7 @@ fn perform(command: Command, further: Vec<more::More>) -> Result<u8> {
             run::run(run, further)
         }
         Command::Mpirun(mpirun) => mpirun::mpirun(*mpirun),
+        Command::Root(what) => root::root(what),
         Command::Rsh(rsh) => rsh::rsh(&rsh),
         Command::LibraryVersion { file } => output::print(&library_version(&file)?).map(|()| 0),
         Command::Down(down) => machines::down(&down),
