@@ -56,6 +56,7 @@ nav:
   - Guides:
       - Machines you already have: docs/guide-existing-machines.md
       - A cluster as a file: docs/guide-cluster-file.md
+      - Cloud images: docs/guide-images.md
       - MPI: docs/guide-mpi.md
       - Performance: docs/performance.md
       - What costs speed: docs/doctor.md
