@@ -104,6 +104,7 @@ unsteady() {
 lint_house() {
     scripts/circles.py || return 1
     scripts/paths.py || return 1
+    scripts/blocks.py || return 1
     unsteady || return 1
     ! too_wide || {
         echo "Lines are at most 110 columns wide."

@@ -95,7 +95,7 @@ kmod-debug|header:libelf.h|libelf-dev|builds that kernel
 kmod,machines,kvm,mpi,demo,packages,debian13,machines13,lab?|cmd:zstd|zstd|unpacks the machines' kernel modules; compresses, in the lab's vsuite
 lab,demo|lab:|python3-pandas python3-scipy python3-matplotlib python3-rich|the lab's statistics, plots and progress
 lab|lab:pytest|python3-pytest|runs the lab's own tests
-programs?|cmd:curl|curl|asks for the page of vshmem top
+unit,machines,programs?|cmd:curl|curl|downloads images; asks for the page of vshmem top
 lab?,programs?|cmd:chromium|chromium|shows reports and the page of vshmem top
 lab?|cmd:c++|g++|compiles what is measured of Boost.Interprocess
 lab?|glob:/usr/include/boost/interprocess/ipc/message_queue.hpp|libboost-dev|a rival: Boost.Interprocess

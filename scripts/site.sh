@@ -57,6 +57,7 @@ nav:
       - Machines you already have: docs/guide-existing-machines.md
       - A cluster as a file: docs/guide-cluster-file.md
       - Start fast: docs/guide-start-fast.md
+      - Cloud images: docs/guide-images.md
       - MPI: docs/guide-mpi.md
       - Performance: docs/performance.md
       - The papers' tables and figures: docs/papers.md

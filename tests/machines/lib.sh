@@ -12,6 +12,8 @@ common=$MACHINES_ROOT/tests/lib/programs
 programs=$MACHINES_ROOT/tests/machines/programs
 # shellcheck source=tests/lib/checks.sh
 . "$MACHINES_ROOT/tests/lib/checks.sh"
+# shellcheck source=tests/lib/blocks.sh
+. "$MACHINES_ROOT/tests/lib/blocks.sh"
 # shellcheck source=tests/lib/modules.sh
 . "$MACHINES_ROOT/tests/lib/modules.sh"
 
@@ -70,6 +72,43 @@ copy_cache() {
 on_terminal() {
     /usr/bin/python3 "$programs/terminal.py" "$@" 2>&1
     echo "code $?"
+}
+
+# As a user who has installed Vshmem: in a directory NAME of the user's own, with the programs in PATH.
+as_user_in() {
+    mkdir -p "$work/$1" "$work/installed"
+    ln -sf "$VSHMEM_BIN" "$work/installed/vshmem"
+    ln -sf "$(dirname "$VSHMEM_BIN")/vshmem-place" "$work/installed/vshmem-place"
+    ln -sf "$VSHMEM_LIB" "$work/installed/libvshmem.so.1"
+    export PATH="$work/installed:$PATH" LD_LIBRARY_PATH="$work/installed"
+    cd "$work/$1" || exit 1
+}
+
+# types FILE [SCRIPT]: each line of a block of a page, as a user types it, with the names that sed's SCRIPT
+# replaces: it succeeds, and prints what the page says. What goes on until the user ends it is ended.
+types() {
+    local line command
+    sed "${2:-}" "$1" >"$work/lines"
+    while IFS= read -r line <&3; do
+        command=$(typed "$line")
+        case $command in
+        "" | \#*) continue ;;
+        "vshmem shell"*) contains "$command" "code 0" "$(on_terminal 'send:exit\n' -- bash -c "$command")" ;;
+        "vshmem top"*) contains "$command" "code 0" "$(on_terminal wait:POOL send:q -- bash -c "$command")" ;;
+        *--watch*) contains "$command" "code 0" "$(on_terminal run:"sleep 2" 'send:\x03' -- bash -c "$command")" ;;
+        *) code "$command" 0 timeout --kill-after=10 $((${LIMIT:-120} * slow)) bash -c "$command" ;;
+        esac
+        ! said=$(prints "$line") || equal "which prints what the page says" "$said" "$(cat "$work/out")"
+    done 3<"$work/lines"
+}
+
+# screen FILE [SCRIPT]: a block that begins with `$ COMMAND` has what the command prints
+screen() {
+    local command
+    sed "${2:-}" "$1" >"$work/screen"
+    command=$(sed -n '1s/^\$ //p' "$work/screen")
+    equal "$command" "$(sed 1d "$work/screen")" \
+        "$(timeout --kill-after=10 $((${LIMIT:-120} * slow)) bash -c "$command" 2>&1)"
 }
 
 # Two machines that the cases share; booted by whichever needs them first.

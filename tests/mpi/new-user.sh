@@ -8,13 +8,17 @@ fail() {
     exit 1
 }
 
-# commands N: the Nth block of them in the guide, for that MPI
+# shellcheck source=tests/lib/blocks.sh
+. /given/blocks.sh
+blocks_of /given/guide-mpi.md "From nothing to a job on four machines" /tmp/nothing
+blocks_of /given/guide-mpi.md "Hosts and ranks" /tmp/hosts
+
+# commands FILE: a block's, for that MPI
 commands() {
-    awk -v n="$1" '/^```sh$/ { on = ++block == n; next } /^```$/ { on = 0 } on' /given/guide-mpi.md |
-        case $mpi in
-        openmpi) sed 's/mpich libmpich-dev/openmpi-bin libopenmpi-dev/; s/mpicc\.mpich/mpicc.openmpi/' ;;
-        *) cat ;;
-        esac
+    case $mpi in
+    openmpi) sed 's/mpich libmpich-dev/openmpi-bin libopenmpi-dev/; s/mpicc\.mpich/mpicc.openmpi/' "$1" ;;
+    *) cat "$1" ;;
+    esac
 }
 
 # types FILE: what the user is told by these commands, of which none fails, is shown, and in /tmp/told
@@ -57,7 +61,7 @@ int main(int argc, char **argv) {
 C
 
 # From nothing to a job on four machines.
-commands 1 >/tmp/first
+commands /tmp/nothing/1.sh >/tmp/first
 types /tmp/first
 has_run 2
 [ "$(grep -cx 'the ranks of 4 make 6' /tmp/told)" -eq 2 ] || fail "ranks have not found each other"
@@ -69,7 +73,7 @@ cd ~/job
 echo 'vm0:2 vm1:2 vm2:2 vm3:2' | tr ' ' '\n' >hosts
 vshmem up -n 4
 S
-commands 2 >>/tmp/second
+commands /tmp/hosts/1.sh >>/tmp/second
 echo 'vshmem down' >>/tmp/second
 types /tmp/second
 has_run "$(grep -c '^vshmem mpirun' /tmp/second)"

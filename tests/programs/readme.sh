@@ -4,9 +4,10 @@
 . "$(dirname "$0")/lib.sh"
 
 need "${CC:-cc}" gcc
-# shellcheck disable=SC2016 # backquotes of Markdown
-sed -n '/^```c$/,/^```$/p' "$here/../../README.md" | grep -v '^```' >hello.c
-[ -s hello.c ] || fail "README.md has no C program"
+# shellcheck source=tests/lib/blocks.sh
+. "$here/../lib/blocks.sh"
+blocks_of "$here/../../README.md" "A first program" blocks
+cp blocks/1.c hello.c
 "${CC:-cc}" -Wall -Wextra -Werror -O2 hello.c -o hello
 
 needs_sysv ./hello

@@ -78,7 +78,7 @@ pub fn lock_at(path: &Path) -> Result<Option<Lock>> {
 }
 
 /// Whether an open file is the one at this path.
-fn is_at(file: &File, path: &Path) -> bool {
+pub fn is_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::metadata(path)) {
         (Ok(ours), Ok(theirs)) => (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()),
         _ => false,

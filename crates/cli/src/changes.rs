@@ -13,6 +13,7 @@ use vshmem_cluster::change::plan::{described, Change};
 use vshmem_cluster::change::size::{grown, shrunk};
 use vshmem_cluster::host::rehearsal::rehearse;
 use vshmem_cluster::host::repair;
+use vshmem_cluster::images::Images;
 use vshmem_hypervisor::launcher::options::{ClusterOptions, PoolOptions, Progress};
 use vshmem_hypervisor::launcher::traits::Launcher;
 
@@ -134,7 +135,12 @@ pub fn update(
 }
 
 /// Prints the changes that `vshmem up` would make.
-pub fn show(launcher: &dyn Launcher, options: &ClusterOptions, overcommit: bool) -> Result<u8> {
+pub fn show(
+    launcher: &dyn Launcher,
+    options: &ClusterOptions,
+    overcommit: bool,
+    images: &Images,
+) -> Result<u8> {
     let text = match changeable(&options.cluster)? {
         Some((record, old)) => listed(&changes(&record, &old, options)?),
         None => {
@@ -142,7 +148,12 @@ pub fn show(launcher: &dyn Launcher, options: &ClusterOptions, overcommit: bool)
             started(options)
         }
     };
-    print(&text).map(|()| 0)
+    let download = |(image, address)| match image == address {
+        true => format!("download {image}\n"),
+        false => format!("download {image} from {address}\n"),
+    };
+    let downloads = images.missing().map(download);
+    print(&(downloads.collect::<String>() + &text)).map(|()| 0)
 }
 
 fn listed(changes: &[Change]) -> String {

@@ -32,6 +32,7 @@ mod mpirun;
 mod output;
 mod pools;
 mod program;
+mod progress;
 mod root;
 mod rsh;
 mod run;

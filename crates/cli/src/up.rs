@@ -3,6 +3,7 @@
 use crate::changes;
 use crate::complete::values;
 use crate::output::print;
+use crate::progress;
 use clap::{Args, ValueEnum};
 use schemars::generate::SchemaSettings;
 use schemars::transform::{transform_subschemas, Transform};
@@ -13,11 +14,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use vshmem_base::error::Explain;
 use vshmem_base::{error, interrupt, size, Result};
-use vshmem_cluster::change::apply::Permitted;
+use vshmem_cluster::change::apply::{changeable, Permitted};
 use vshmem_cluster::description::cluster::{Description, MachineGroup, Pool};
 use vshmem_cluster::description::file::File;
 use vshmem_cluster::description::pools::OWN;
+use vshmem_cluster::host::rehearsal::rehearse;
 use vshmem_cluster::host::up::{up as start, UpOptions};
+use vshmem_cluster::images::Images;
 use vshmem_hypervisor::launcher::options::ClusterOptions;
 use vshmem_hypervisor::launcher::table::launchers;
 use vshmem_hypervisor::launcher::traits::Launcher;
@@ -31,6 +34,7 @@ Examples:
   vshmem up -n 4 --cpus 2 --memory 1G --pool-size 1G
   vshmem up --rw
   vshmem up --share ~/data --share ~/results:rw
+  vshmem up --image debian/12 --timeout 600
   vshmem up -n 2 --cpus 4 --placement numa-first --strict cores
   vshmem up --cluster other
   vshmem up cluster.toml
@@ -50,10 +54,14 @@ They reach each other as vm0, vm1, ... (10.77.0.1, 10.77.0.2, ...).
 {}", launchers().map(|launcher| launcher.facts().needs).join("\n")))]
 pub struct Up {
     /// A file that describes the cluster (TOML)
-    #[arg(conflicts_with_all = ["machines", "cpus", "memory"], add = values::files())]
+    #[arg(conflicts_with_all = ["machines", "cpus", "memory", "image"], add = values::files())]
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub alike: MachineGroup,
+    /// The system that they boot instead of this host's: a disk image with systemd and cloud-init, as a file,
+    /// a name (debian/12), or an address (https://..., file:...); or slim
+    #[arg(long, add = values::images())]
+    pub image: Option<PathBuf>,
     #[command(flatten)]
     pub own_pool: Pool,
     #[command(flatten)]
@@ -130,12 +138,20 @@ pub fn up(up: &Up) -> Result<u8> {
     }
     let begun = Instant::now();
     interrupt::watch();
-    let (launcher, options) = options(up)?;
+    let (launcher, mut options) = options(up)?;
     let up_options = UpOptions { timeout: Duration::from_secs(up.timeout), overcommit: up.overcommit };
+    let images = Images::find(&mut options)?;
     if up.dry_run {
-        return changes::show(launcher, &options, up.overcommit);
+        return changes::show(launcher, &options, up.overcommit, &images);
     }
     let quiet = up.quiet;
+    if images.missing().next().is_some() {
+        // Nothing is downloaded for a cluster that would be refused.
+        if changeable(&options.cluster)?.is_none() {
+            rehearse(launcher, &options, up.overcommit)?;
+        }
+        images.download(&mut options, &mut progress::of_images(quiet))?;
+    }
     let permitted = Permitted { remove: up.remove, restart: up.restart, overcommit: up.overcommit };
     if up.file.is_some() && changes::update(&options, permitted, up_options.timeout, quiet)? {
         return Ok(0);
@@ -189,10 +205,11 @@ pub fn options(up: &Up) -> Result<(&'static dyn Launcher, ClusterOptions)> {
 /// which several say one thing, or one says something of several.
 fn of_options(up: &Up) -> Result<Description> {
     let mut description = up.description.clone();
-    if up.alike != MachineGroup::default() {
+    let alike = MachineGroup { image: up.image.clone(), ..up.alike.clone() };
+    if alike != MachineGroup::default() {
         // As many as without any option.
-        let count = up.alike.count.or(Some(2));
-        description.machines = vec![MachineGroup { count, ..up.alike.clone() }];
+        let count = alike.count.or(Some(2));
+        description.machines = vec![MachineGroup { count, ..alike }];
     }
     if up.rw {
         let here = std::env::current_dir().explain(|| "there is no current directory".into())?;
@@ -323,6 +340,23 @@ mod tests {
             guide.contains(shown),
             "the guide shows another file than examples/cluster/boss-and-workers.toml"
         );
+    }
+
+    #[test]
+    fn what_the_guide_shows_of_files_is_right() {
+        let guide = include_str!("../../../docs/guide-cluster-file.md");
+        let blocks: Vec<_> =
+            guide.split("```toml\n").skip(1).filter_map(|it| it.split("```").next()).collect();
+        assert!(blocks.len() >= 8, "{}", blocks.len());
+        for block in blocks {
+            // Some are a part of a table.
+            let whole =
+                if block.starts_with("image") { format!("[[machines]]\n{block}") } else { block.into() };
+            let file = File::parse("guide".into(), whole, std::path::Path::new("/")).unwrap();
+            if let Err(fault) = file.description.resolve() {
+                panic!("{}", file.explain(fault));
+            }
+        }
     }
 
     #[test]

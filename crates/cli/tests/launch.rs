@@ -60,6 +60,7 @@ fn launch_with(program: &Path, command: &[&str]) -> Result<u8> {
         program: Path::new("/no/such"),
         scratch: true,
         stdin: false,
+        progress: false,
     })
 }
 
@@ -177,6 +178,7 @@ fn a_host_that_can_not_be_reached_is_named() {
         program: Path::new("/no/such"),
         scratch: true,
         stdin: false,
+        progress: false,
     });
     let why = why.expect_err("it is not there").to_string();
     assert!(why.contains("nowhere") && why.contains("no such container"), "{why}");

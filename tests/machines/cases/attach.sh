@@ -75,6 +75,26 @@ code "the machine is let go of" 0 vshmem detach "$plain"
 code "it runs on" 0 vshmem exec -c "$plain" vm0 -- true
 code "it is known no more" 125 vshmem grant "$pool" "$plain"
 
+# As the guide says it, but for the names, and what is typed in the machine.
+blocks_of "$MACHINES_ROOT/docs/guide-existing-machines.md" "What the machine needs" "$work/needs"
+blocks_of "$MACHINES_ROOT/docs/guide-existing-machines.md" "Plain QEMU" "$work/plain"
+made=attach-$plain-made
+names="s|/run/db/qmp.sock|$XDG_RUNTIME_DIR/$plain.qmp|; s/\\bdb\\b/$plain/g; s/\\bwork\\b/$made/g"
+here=$PWD path=$PATH
+as_user_in of-guide
+types "$work/needs/1.sh" "$names"
+types "$work/plain/1.sh" "$names"
+contains "which shows the pool" "$made" "$(grep '(attached)' "$work/out")"
+sed "$names; s|libvshmem.so.1|$VSHMEM_LIB|; s|\\./a.out|perl -e 'msgget(0x77, 01600) // die'|; s|^vshmem|$VSHMEM_BIN|" \
+    "$work/plain/2.sh" >"$work/inside"
+while IFS= read -r line; do
+    code "in the machine: $(typed "$line")" 0 vshmem exec -c "$plain" vm0 -- sh -c "$(typed "$line")" </dev/null
+done <"$work/inside"
+types "$work/plain/3.sh" "$names"
+command vshmem pool rm "$made"
+cd "$here" && PATH=$path || exit 1
+unset LD_LIBRARY_PATH
+
 # It may end without a word.
 code "it is attached again" 0 vshmem attach "$plain" --qmp "$XDG_RUNTIME_DIR/$plain.qmp"
 code "and granted the pool" 0 vshmem grant "$pool" "$plain"

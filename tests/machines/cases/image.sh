@@ -12,7 +12,7 @@ no_disks() { find "$disks" -name "*.qcow2" -path "*vm.*" 2>/dev/null; }
 
 # What can't be booted is told before anything is started.
 example() { # example IMAGE: the example with that image
-    sed "s|\"debian-.*\"|\"$1\"|" "$MACHINES_ROOT/examples/cluster/cloud-image.toml" >"$file"
+    sed "s|\"debian/12\"|\"$1\"|" "$MACHINES_ROOT/examples/cluster/cloud-image.toml" >"$file"
 }
 example "$work/missing.qcow2"
 code "an image that isn't there starts nothing" 125 vshmem up "$file"
@@ -87,7 +87,13 @@ image=$("$MACHINES_ROOT/tests/machines/image.sh")
 "$MACHINES_ROOT/kmod/build.sh" "$(cat "$image.version")" >"$work/out" 2>&1 ||
     failed "there is a driver for the image's kernel" "$(cat "$work/out")"
 before=$(sha256sum <"$image.qcow2")
-example "$image.qcow2"
+# By its name, as a site with images of its own has it.
+export VSHMEM_IMAGES=$work/images.toml
+cat >"$VSHMEM_IMAGES" <<TOML
+["debian/12"]
+address = "file:$image.qcow2#sha256=${before%% *}"
+TOML
+example debian/12
 cat >>"$file" <<TOML
 [[machines]]
 name = "direct"

@@ -1,28 +1,25 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2016,SC2154 # patterns have backquotes; lib.sh sets it
-# README's section "Machines", line by line as it is printed there, but for the pool's name.
+# shellcheck disable=SC2154 # lib.sh sets it
+# README's first program and its section "Machines", line by line as they are printed there, but for the names
+# of pools.
 cluster=$VSHMEM_CLUSTER
 export VSHMEM_CLUSTER=${cluster}r
-readme=$MACHINES_ROOT/README.md
-pool=readme-$cluster
-mkdir "$work/of-readme" && cd "$work/of-readme" || exit 1
-sed -n '/^```c$/,/^```$/p' "$readme" | grep -v '^```' >hello.c
-cc hello.c -o hello && cp /bin/true a.out || exit 1
+blocks_of "$MACHINES_ROOT/README.md" "A first program" "$work/first"
+blocks_of "$MACHINES_ROOT/README.md" "Machines" "$work/machines-block"
+as_user_in of-readme
 
-sed -n '/^## Machines$/,/^## /p' "$readme" | sed -n '/^```sh$/,/^```$/p' | grep -v '^```' |
-    sed "s/\bwork\b/$pool/g" >lines
-equal "README has lines for machines" yes "$([ "$(wc -l <lines)" -ge 10 ] && echo yes)"
-while read -r line <&3; do
-    command=${line%%  *#*}
-    case $command in
-    "vshmem shell"*) contains "$command" "code 0" \
-        "$(on_terminal 'send:exit\n' -- sh -c "exec '$VSHMEM_BIN' ${command#vshmem}")" && continue ;;
-    esac
-    code "$command" 0 sh -c "exec '$VSHMEM_BIN' ${command#vshmem}"
-    case $line in *"# prints: "*) equal "which prints what README says" "${line##*# prints: }" \
-        "$(cat "$work/out")" ;; esac
-done 3<lines
-"$VSHMEM_BIN" pool rm --force "$pool"
+pool=readme-$cluster-first
+cp "$work/first/1.c" hello.c
+VSHMEM_POOL=$pool types "$work/first/2.sh" "s/\bdefault\b/$pool/g"
+VSHMEM_POOL=$pool vshmem run --local -- ./hello "good night"
+types "$work/first/3.sh" "s/\bdefault\b/$pool/g"
+equal "it takes the next message" "good night" "$(cat "$work/out")"
+vshmem pool rm "$pool"
+
+pool=readme-$cluster
+cp /bin/true a.out
+types "$work/machines-block/1.sh" "s/\bwork\b/$pool/g"
+vshmem pool rm --force "$pool"
 nothing_left "nothing is left of what README shows"
 cd "$work" || exit 1
 export VSHMEM_CLUSTER=$cluster

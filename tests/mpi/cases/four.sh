@@ -25,16 +25,8 @@ done
 # README's section "MPI", in these machines.
 readme=$MPI_FILES/readme
 mkdir "$readme" && cp -r "$MACHINES_ROOT/examples" "$readme" && cd "$readme" || exit 1
-sed -n '/^## MPI$/,/^## /p' "$MACHINES_ROOT/README.md" | sed -n '/^```sh$/,/^```$/p' | grep -v '^```' \
-    >"$work/lines"
-equal "README has lines for MPI" 4 "$(wc -l <"$work/lines")"
-while read -r line <&3; do
-    command=${line%%  *#*}
-    case $command in "vshmem up"*) continue ;; esac
-    code "$command" 0 sh -c "PATH=$(dirname "$VSHMEM_BIN"):\$PATH; $command"
-    case $line in *"# prints: "*) equal "which prints what README says" "${line##*# prints: }" \
-        "$(cat "$work/out")" ;; esac
-done 3<"$work/lines"
+blocks_of "$MACHINES_ROOT/README.md" "MPI" "$work/mpi-block"
+PATH=$(dirname "$VSHMEM_BIN"):$PATH types "$work/mpi-block/1.sh" '/^vshmem up/d'
 cd "$work" && rm -r "$readme" || exit 1
 
 # What ranks that wait use of a host that has fewer processors than its machines have.

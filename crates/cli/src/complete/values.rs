@@ -9,6 +9,7 @@ use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use vshmem_cluster::host::names;
+use vshmem_cluster::images::table::Table;
 use vshmem_hypervisor::template::store::Store;
 use vshmem_hypervisor::template::templates::SHORT;
 use vshmem_inspect::pools::{find, name_of};
@@ -70,6 +71,18 @@ pub fn granted() -> ArgValueCompleter {
 /// Files.
 pub fn files() -> ArgValueCompleter {
     ArgValueCompleter::new(|word: &OsStr| matching(PathCompleter::any(), word))
+}
+
+/// Images: those that have a name, and files.
+pub fn images() -> ArgValueCompleter {
+    ArgValueCompleter::new(|word: &OsStr| {
+        let table = Table::read().unwrap_or_default();
+        let named = starting(word, table.names().map(String::from));
+        match named.is_empty() || word.is_empty() {
+            true => named.into_iter().chain(matching(PathCompleter::any(), word)).collect(),
+            false => named,
+        }
+    })
 }
 
 /// Directories.

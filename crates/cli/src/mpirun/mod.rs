@@ -11,6 +11,7 @@ pub mod words;
 use args::Mpirun;
 use plan::Plan;
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::Path;
 use verify::Watch;
 use vshmem_base::Result;
@@ -48,6 +49,6 @@ fn run(plan: &Plan) -> Result<u8> {
     let admit = move |words: &[OsString]| mpi.admit(words);
     let program = std::env::current_exe().unwrap_or("vshmem".into());
     let hosts = hosts.collect();
-    let (scratch, stdin) = (plan.scratch, true);
-    launch(&Launch { hosts, command: &command, admit: &admit, program: &program, scratch, stdin })
+    let (scratch, stdin, progress) = (plan.scratch, true, std::io::stderr().is_terminal());
+    launch(&Launch { hosts, command: &command, admit: &admit, program: &program, scratch, stdin, progress })
 }

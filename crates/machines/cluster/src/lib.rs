@@ -8,9 +8,11 @@
 //! | [`change`] | changing a cluster that runs |
 //! | [`host`] | starting, listing and ending clusters |
 //! | [`description`] | the description of a cluster |
+//! | [`images`] | images that machines boot by a name or an address |
 
 pub mod change;
 pub mod description;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod host;
+pub mod images;

@@ -199,7 +199,8 @@ pub struct MachineGroup {
     pub devices: Vec<Want>,
     /// The system that they boot: "host", which is the default, for the root of this host; "slim" for Vshmem
     /// itself and little more; or a disk image (qcow2 or raw) with systemd and cloud-init, such as Debian's
-    /// and Ubuntu's cloud images. It is never written to.
+    /// and Ubuntu's cloud images: a path, a name such as "debian/12", or an address (https://..., file:...). It
+    /// is never written to.
     #[arg(skip)]
     pub image: Option<PathBuf>,
     /// The kernel image that they boot instead of the disk's boot loader.

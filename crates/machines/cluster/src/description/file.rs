@@ -4,6 +4,7 @@
 use super::cluster::Description;
 use super::fault::Fault;
 use super::machines::{HOST, SLIM};
+use crate::images::reference;
 use std::fmt::Write;
 use std::fs;
 use std::ops::Range;
@@ -11,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use vshmem_base::error::{error, Error, Explain, Result};
 
-/// The words that stand for an image and are no paths.
+/// The words that stand for an image, and are neither paths nor names.
 const IMAGE_WORDS: [&str; 2] = [HOST, SLIM];
 /// Bytes of a line that are shown.
 const MAX_SHOWN: usize = 120;
@@ -76,12 +77,11 @@ impl Description {
             false => resolved_path(&path),
         });
         for group in &mut self.machines {
-            let files = [&mut group.image, &mut group.kernel, &mut group.initramfs];
-            for file in files
-                .into_iter()
-                .flatten()
-                .filter(|file| !IMAGE_WORDS.iter().any(|word| file.as_os_str() == *word))
-            {
+            let is_path = |image: &&mut PathBuf| !IMAGE_WORDS.iter().any(|word| image.as_os_str() == *word);
+            if let Some(image) = group.image.as_mut().filter(is_path) {
+                *image = reference::beside(image, resolved_path);
+            }
+            for file in [&mut group.kernel, &mut group.initramfs].into_iter().flatten() {
                 *file = resolved_path(file);
             }
         }
@@ -126,7 +126,7 @@ fn span_of(text: &str, keys: &[String]) -> Option<Range<usize>> {
 }
 
 /// An error with the place of a part of a text, and its line.
-fn located(name: &str, text: &str, span: Range<usize>, why: &str) -> Error {
+pub(crate) fn located(name: &str, text: &str, span: Range<usize>, why: &str) -> Error {
     let start = floor(text, span.start);
     let before = &text[..start];
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);

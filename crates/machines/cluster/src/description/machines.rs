@@ -143,7 +143,7 @@ fn is_image(group: &MachineGroup, word: &str) -> bool {
 
 /// The image that the machines of a group boot.
 fn image<'a>(group: &MachineGroup, at: &dyn Fn(&'a str) -> [&'a str; 3]) -> Result<Image, Fault> {
-    let own = |disk, kernel| Image::Own(Box::new(System { disk, kernel }));
+    let own = |disk, kernel| Image::Own(Box::new(System { disk, kernel, awaited: false }));
     let is = |word| is_image(group, word);
     let disk = group.image.clone().filter(|_| !is(HOST) && !is(SLIM));
     let Some(kernel) = &group.kernel else {

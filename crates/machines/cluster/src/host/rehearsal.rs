@@ -3,6 +3,7 @@
 use super::{claims, devices, placing, up};
 use vshmem_base::directories::cluster_directory;
 use vshmem_base::error::{Error, Result};
+use vshmem_base::lock::remove_left_locks;
 use vshmem_hypervisor::launcher::options::ClusterOptions;
 use vshmem_hypervisor::launcher::traits::Launcher;
 use vshmem_hypervisor::state::record::Record;
@@ -14,6 +15,13 @@ use vshmem_session::share;
 /// # Errors
 /// Those of `up`.
 pub fn rehearse(launcher: &dyn Launcher, options: &ClusterOptions, overcommit: bool) -> Result<()> {
+    let found = find_fault(launcher, options, overcommit);
+    // To look leaves nothing behind.
+    let removed = remove_left_locks();
+    found.and(removed)
+}
+
+fn find_fault(launcher: &dyn Launcher, options: &ClusterOptions, overcommit: bool) -> Result<()> {
     up::check_host(launcher, options)?;
     Record::read(&options.cluster)?.as_ref().map_or(Ok(()), up::check_ended)?;
     up::check_unused(&up::own_pools(options))?;

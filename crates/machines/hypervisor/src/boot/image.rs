@@ -24,6 +24,9 @@ pub struct System {
     pub disk: Option<PathBuf>,
     /// The kernel that it boots; without one, what the disk's boot loader finds.
     pub kernel: Option<DirectKernel>,
+    /// The image is not here yet: `disk` is what the user called it.
+    #[serde(skip)]
+    pub awaited: bool,
 }
 
 /// A kernel that is booted without a boot loader.

@@ -28,7 +28,9 @@ pub enum Format {
 /// An error unless a machine can boot a system, as far as its files tell.
 pub fn check(system: &System) -> Result<()> {
     if let Some(disk) = &system.disk {
-        format(system, disk)?;
+        if !system.awaited {
+            format(system, disk)?;
+        }
         // Before anything is started.
         run(Command::new(PROGRAM).arg("--version"))?;
     }
@@ -158,10 +160,10 @@ mod tests {
             let why = format_of(&head, true).unwrap_err().to_string();
             assert!(why.contains(said), "{why}");
         }
-        let missing = System { disk: Some("/no/such.qcow2".into()), kernel: None };
+        let missing = System { disk: Some("/no/such.qcow2".into()), kernel: None, awaited: false };
         let why = check(&missing).unwrap_err().to_string();
         assert!(why.contains("could not open /no/such.qcow2"), "{why}");
-        let directory = System { disk: Some("/".into()), kernel: None };
+        let directory = System { disk: Some("/".into()), kernel: None, awaited: false };
         assert!(check(&directory).unwrap_err().to_string().contains("/ is a directory"));
     }
 }

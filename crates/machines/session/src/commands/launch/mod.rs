@@ -9,6 +9,7 @@
 //! The loss of any host ends the job.
 
 pub mod requests;
+mod waiting;
 pub mod words;
 
 use super::event_loop::{exit_code, EventLoop, Recipients, Settings, GRACE};
@@ -26,7 +27,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use vshmem_base::error::{Error, Result, OUR_FAILURE};
+use vshmem_base::error::{Error, Explain, Result, OUR_FAILURE};
+use waiting::Waiting;
 
 /// Time that a machine may take to report the end of a command that was killed: a job whose host was lost is
 /// over within five seconds.
@@ -63,6 +65,8 @@ pub struct Launch<'a> {
     pub scratch: bool,
     /// The launcher gets standard input.
     pub stdin: bool,
+    /// Standard error is a terminal, and shows what is waited for.
+    pub progress: bool,
 }
 
 /// Launches a job, and returns the launcher's exit code, or 128 and the number of the signal that has asked
@@ -77,16 +81,17 @@ pub fn launch(launch: &Launch) -> Result<u8> {
         Settings { insist: true, stdin: launch.stdin, terminal: false, kill_timeout: KILL_TIMEOUT };
     let relay_output = RelayOutput::default();
     let relay = relay_job(first, launch.program);
+    let mut progress = None;
     let mut event_loop = EventLoop::start(settings, |writers| {
-        let mut tasks = Tasks::default();
-        for host in &launch.hosts {
-            tasks.open_channel(&host.job.location)?;
-        }
-        // The relay is task 0.
-        let output = Output::new(None, [Box::new(relay_output.clone()), writers.stream(Stream::Err)]);
-        tasks.add(&relay, output)?;
-        Ok(tasks)
+        let waiting = Waiting::begin(writers, launch.progress);
+        let waiting = waiting.explain(|| "could not start a thread".into())?;
+        let opened = open(launch, &relay, &relay_output, &waiting);
+        // The caller prints the error.
+        let opened = opened.inspect_err(|_| waiting.end_at_once());
+        progress = Some(waiting);
+        opened
     })?;
+    let waiting = progress.expect("it was begun");
     event_loop.recipients = Recipients::None;
     let mut launched = Launched {
         launch,
@@ -95,6 +100,7 @@ pub fn launch(launch: &Launch) -> Result<u8> {
         requests: Requests::default(),
         launcher: None,
         errors_noted: Rc::default(),
+        waiting,
         unused: launch.hosts.iter().skip(1).map(|host| host.name.as_str()).collect(),
         code: None,
         refusals: 0,
@@ -102,7 +108,22 @@ pub fn launch(launch: &Launch) -> Result<u8> {
         failure: None,
     };
     let ran = launched.run();
+    launched.waiting.end();
     finish_output(&mut launched.event_loop, ran).map(|code| code.or(launched.code).unwrap_or(OUR_FAILURE))
+}
+
+/// Opens a channel to each host, and starts the relay.
+fn open(launch: &Launch, relay: &Job, relay_output: &RelayOutput, waiting: &Waiting) -> Result<Tasks> {
+    let mut tasks = Tasks::default();
+    for host in &launch.hosts {
+        waiting.says(format!("vshmem: waiting for {} to answer", host.name));
+        tasks.open_channel(&host.job.location)?;
+    }
+    waiting.says(waiting::said(&[], &[&launch.hosts[0].name]));
+    // The relay is task 0.
+    let output = Output::new(None, [Box::new(relay_output.clone()), waiting.stream(Stream::Err)]);
+    tasks.add(relay, output)?;
+    Ok(tasks)
 }
 
 /// The relay's task.
@@ -180,6 +201,8 @@ struct Launched<'a> {
     launcher: Option<usize>,
     /// Whether the launcher, or a rank, has written to standard error.
     errors_noted: Rc<Cell<bool>>,
+    /// What the user is told to wait for.
+    waiting: Waiting,
     /// Names of the other hosts in which no command was started.
     unused: Vec<&'a str>,
     /// The exit code of the job, once it is known.
@@ -219,6 +242,19 @@ impl Launched<'_> {
         Ok(())
     }
 
+    fn print_error(&mut self, why: String) {
+        self.waiting.end();
+        self.event_loop.print_error(why);
+    }
+
+    /// Says what is waited for, now that one more host has begun.
+    fn tell_begun(&self) {
+        let is_unused = |name: &&str| self.unused.contains(name);
+        let (unused, begun): (Vec<_>, Vec<_>) =
+            self.launch.hosts.iter().map(|host| host.name.as_str()).partition(is_unused);
+        self.waiting.says(waiting::said(&begun, &unused));
+    }
+
     /// Kills everything. The exit code is this one, unless another is known already: launchers may say 0
     /// before the loss is noticed that ended them, as Open MPI 5's does.
     fn end(&mut self, code: u8) {
@@ -230,7 +266,7 @@ impl Launched<'_> {
 
     /// Ends the job, and prints why.
     fn fail(&mut self, why: String) {
-        self.event_loop.print_error(why);
+        self.print_error(why);
         self.end(self.interrupted().unwrap_or(OUR_FAILURE));
     }
 
@@ -251,7 +287,7 @@ impl Launched<'_> {
         let code = outcome.code();
         let name = self.event_loop.tasks.location(task).map(|it| self.name_of(it)).unwrap_or_default();
         if let Outcome::Failed(_, why) = &outcome {
-            self.event_loop.print_error(format!("{name}: {why}"));
+            self.print_error(format!("{name}: {why}"));
         }
         if Some(task) == self.launcher {
             if self.code.is_none() {
@@ -292,7 +328,7 @@ impl Launched<'_> {
             }
             _ => return,
         };
-        self.event_loop.print_error(format!("{host}: {why}"));
+        self.print_error(format!("{host}: {why}"));
     }
 
     /// Gives the launcher's daemons and ranks some time to end by themselves. Hydra ends with 0 when it was
@@ -302,12 +338,12 @@ impl Launched<'_> {
         let mut code = interrupted.unwrap_or(code);
         let failure = self.failure.take().filter(|_| interrupted.is_none());
         if let Some(failure) = failure.filter(|failure| code == 0 || !failure.by_launcher) {
-            self.event_loop.print_error(failure.why);
+            self.print_error(failure.why);
             code = if code == 0 { OUR_FAILURE } else { code };
         }
         if code == 0 && !self.unused.is_empty() {
             let (first, unused) = (&self.launch.hosts[0].name, self.unused.join(", "));
-            self.event_loop.print_error(format!(
+            self.print_error(format!(
                 "the launcher in {first} started no ranks in {unused}: it took them for {first} itself, where their \
                  ranks ran. Each host's name must lead to an address of its own"
             ));
@@ -355,7 +391,7 @@ impl Launched<'_> {
             // The launcher may have noticed that first.
             if self.code == Some(0) && self.event_loop.killed_for().is_none() {
                 self.code = Some(OUR_FAILURE);
-                self.event_loop.print_error(why);
+                self.print_error(why);
             } else {
                 self.note_failure(why, true);
             }
@@ -373,12 +409,13 @@ impl Launched<'_> {
         job.request.stdin = self.launch.stdin;
         job.request.ends_with_session = true;
         job.request.scratch = self.launch.scratch;
-        let [out, err] = self.event_loop.writers.streams();
+        let [out, err] = [Stream::Out, Stream::Err].map(|stream| self.waiting.stream(stream));
         let errors = NotedErrors { to: err, any: self.errors_noted.clone() };
         match self.event_loop.tasks.add(&job, Output::new(None, [out, Box::new(errors)])) {
             Ok(task) => {
                 self.launcher = Some(task);
                 self.event_loop.recipients = Recipients::One(task);
+                self.tell_begun();
             }
             Err(why) => self.fail(format!("{}: {why}", self.launch.hosts[0].name)),
         }
@@ -396,9 +433,11 @@ impl Launched<'_> {
         job.request.stdin = false;
         job.request.ends_with_session = true;
         job.request.scratch = self.launch.scratch;
-        let task = self.event_loop.tasks.add(&job, Output::new(None, self.event_loop.writers.streams()))?;
+        let streams = [Stream::Out, Stream::Err].map(|stream| self.waiting.stream(stream));
+        let task = self.event_loop.tasks.add(&job, Output::new(None, streams))?;
         self.requests.started(id, task);
         self.unused.retain(|name| *name != host.name);
+        self.tell_begun();
         Ok(())
     }
 
@@ -410,7 +449,7 @@ impl Launched<'_> {
         }
         let first = &self.launch.hosts[0].name;
         let what = shortened(command);
-        self.event_loop.print_error(format!(
+        self.print_error(format!(
             "{first} asked for a command in {}, which was refused: {why}\n  {what}",
             shortened(host)
         ));
