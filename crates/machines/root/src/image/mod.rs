@@ -13,9 +13,8 @@ mod format;
 use crate::tree::{chunk_bits, Node, Tree, LINK, SPARSE};
 use attributes::Attributes;
 use format::{Inode, Layout, Super, BLOCK, HOLE, INODE, SLOT, SUPER_LENGTH, SUPER_OFFSET};
-use siphasher::sip128::{Hasher128, SipHasher};
+use twox_hash::XxHash3_128;
 use std::fs::File;
-use std::hash::Hasher;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use vshmem_base::error::{error, Explain, Result};
@@ -72,11 +71,11 @@ impl Image {
         plan.write(tree, &attributes, &mut out).explain(failed)?;
         let (mut metadata, mut hash) = out.finish().explain(failed)?;
         for node in tree.nodes.iter().filter(|node| node.has_contents()) {
-            hash.write_u64(node.stamp.inode);
-            hash.write_i64(node.stamp.ctime.seconds);
-            hash.write_u32(node.stamp.ctime.nanoseconds);
+            hash.write(&node.stamp.inode.to_le_bytes());
+            hash.write(&node.stamp.ctime.seconds.to_le_bytes());
+            hash.write(&node.stamp.ctime.nanoseconds.to_le_bytes());
         }
-        let id = hash.finish128().as_bytes();
+        let id = hash.finish_128().to_le_bytes();
         plan.finish(tree, id, &mut metadata).explain(failed)?;
         let Plan { metadata: metadata_blocks, all: blocks, extents, .. } = plan;
         Ok(Image { metadata, metadata_blocks, blocks, extents, id })
@@ -298,13 +297,13 @@ fn place_contents(tree: &Tree, from: u64, blocks: &mut [u32]) -> (u64, Vec<Exten
 /// Writes metadata in their order, and hashes them.
 struct Writer {
     out: BufWriter<File>,
-    hash: SipHasher,
+    hash: XxHash3_128,
     at: u64,
 }
 
 impl Writer {
     fn new(file: File) -> Writer {
-        Writer { out: BufWriter::with_capacity(1 << 20, file), hash: SipHasher::new(), at: 0 }
+        Writer { out: BufWriter::with_capacity(1 << 20, file), hash: XxHash3_128::new(), at: 0 }
     }
 
     fn put(&mut self, bytes: &[u8]) -> std::io::Result<()> {
@@ -321,7 +320,7 @@ impl Writer {
         Ok(())
     }
 
-    fn finish(self) -> std::io::Result<(File, SipHasher)> {
+    fn finish(self) -> std::io::Result<(File, XxHash3_128)> {
         let file = self.out.into_inner().map_err(|error| error.into_error())?;
         Ok((file, self.hash))
     }

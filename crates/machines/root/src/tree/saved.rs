@@ -6,12 +6,11 @@
 //! a walk could have found, or an error ([`super::sound`]).
 
 use super::{Entry, Node, Run, Stamp, Time, Tree};
-use siphasher::sip128::{Hasher128, SipHasher};
 use std::ffi::OsString;
-use std::hash::Hasher;
 use std::io::{BufWriter, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use twox_hash::XxHash3_128;
 use vshmem_base::error::{error, Error, Explain, Result};
 
 /// How the file begins; its last digits are the version.
@@ -22,7 +21,7 @@ const MAX_LENGTH: u64 = 64 << 30;
 impl Tree {
     /// Writes the tree.
     pub fn save(&self, to: &mut impl Write) -> Result<()> {
-        let mut out = Output { out: BufWriter::with_capacity(1 << 20, to), hash: SipHasher::new() };
+        let mut out = Output { out: BufWriter::with_capacity(1 << 20, to), hash: XxHash3_128::new() };
         self.put(&mut out).explain(|| "could not keep a machine's file tree".into())
     }
 
@@ -65,7 +64,7 @@ impl Tree {
         for set in &self.attributes {
             out.text(set)?;
         }
-        let hash = out.hash.finish128().as_bytes();
+        let hash = out.hash.finish_128().to_le_bytes();
         out.out.write_all(&hash)?;
         out.out.flush()
     }
@@ -81,9 +80,9 @@ impl Tree {
     /// The tree in these bytes.
     pub fn parse(bytes: &[u8]) -> Result<Tree> {
         let (body, hash) = bytes.split_last_chunk::<16>().ok_or_else(damaged)?;
-        let mut hasher = SipHasher::new();
+        let mut hasher = XxHash3_128::new();
         hasher.write(body);
-        if hasher.finish128().as_bytes() != *hash {
+        if hasher.finish_128().to_le_bytes() != *hash {
             return Err(damaged());
         }
         let mut input = Input(body);
@@ -98,9 +97,9 @@ impl Tree {
 /// For fuzzing and tests: a file with this and the right hash.
 #[cfg(any(test, feature = "fuzz"))]
 pub fn sealed(body: &[u8]) -> Vec<u8> {
-    let mut hasher = SipHasher::new();
+    let mut hasher = XxHash3_128::new();
     hasher.write(body);
-    [body, &hasher.finish128().as_bytes()].concat()
+    [body, &hasher.finish_128().to_le_bytes()].concat()
 }
 
 pub(super) fn damaged() -> Error {
@@ -109,7 +108,7 @@ pub(super) fn damaged() -> Error {
 
 struct Output<W: Write> {
     out: BufWriter<W>,
-    hash: SipHasher,
+    hash: XxHash3_128,
 }
 
 impl<W: Write> Output<W> {
