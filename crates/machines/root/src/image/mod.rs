@@ -13,10 +13,10 @@ mod format;
 use crate::tree::{chunk_bits, Node, Tree, LINK, SPARSE};
 use attributes::Attributes;
 use format::{Inode, Layout, Super, BLOCK, HOLE, INODE, SLOT, SUPER_LENGTH, SUPER_OFFSET};
-use twox_hash::XxHash3_128;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
+use twox_hash::XxHash3_128;
 use vshmem_base::error::{error, Explain, Result};
 
 /// A run of blocks of an image whose contents a file of the host has.
