@@ -10,7 +10,10 @@
 //! be more than processors, and sleeps only when nothing has changed for long. Whoever is last to arrive
 //! enters the kernel only if somebody sleeps: a third word tells in which phase that was so.
 
+mod head;
 mod seats;
+
+use head::{Head, ARRIVALS, HEAD, MAX_PARTIES};
 
 use crate::calls::{self, again};
 use crate::pools::caller::{caller, caller_of, Caller};
@@ -24,8 +27,6 @@ use vshmem_ipc::{shm, Errno};
 use vshmem_pool::tuning::{GIVE_WAY_NS, GIVE_WAY_STILL_NS};
 use vshmem_pool::{Kernel, Waited};
 
-/// Parties of a barrier, at the most.
-const MAX_PARTIES: usize = 480;
 /// Values of eight bytes in one step of a reduction.
 pub const CHUNK: usize = 2048;
 /// So few have one cache line for each party, beside each other: their places take more time than they do.
@@ -33,8 +34,6 @@ pub const FEW: usize = 8;
 const MAGIC: u32 = 0x5653_4232; // "VSB2"
 /// Of version 0.2.0, which wakes and sleeps without a word about it: such parties can't be mixed with ours.
 const OLD_MAGIC: u32 = 0x5653_4231; // "VSB1"
-/// The arrivals in the word; above them the number of the round.
-const ARRIVALS: u64 = 0xffff;
 /// Looks at the phase before the processor is left to others: more than a meeting takes of parties that are
 /// all at work.
 const LOOKS_AT_PHASE: u32 = 100;
@@ -43,28 +42,6 @@ const YIELDS: u32 = 8;
 /// A party's longest sleep before it looks whether another one has died: the others learn of a death within a
 /// moment, and looks cost next to nothing.
 const LONGEST_SLEEP: Duration = Duration::from_millis(250);
-
-/// The head of the segment; two lines of [`FEW`] values for each party follow it, and then two [`CHUNK`]s for
-/// each. All zeros: new.
-#[repr(C)]
-struct Head {
-    magic: AtomicU32,
-    parties: AtomicU32,
-    _line: [u64; 7],
-    /// The phase for sleepers, who write it if it is an older one.
-    turn: AtomicU32,
-    /// The last phase in which somebody went to sleep.
-    asleep: AtomicU32,
-    _line2: [u32; 14],
-    /// Phase in the high half; in the low half round and arrivals, 16 bits each.
-    state: AtomicU64,
-    _line3: [u64; 7],
-    /// Names of processes, as [`ProcId::word`]; 0: free.
-    seats: [AtomicU64; MAX_PARTIES],
-}
-
-const HEAD: usize = 4096;
-const _: () = assert!(size_of::<Head>() <= HEAD);
 
 /// A party's own view of a barrier, in memory of its own.
 pub struct Barrier {
@@ -255,9 +232,9 @@ impl Barrier {
         None
     }
 
-    /// Says that the caller goes to sleep in this phase; it looks at the phase again then. Of that look and of
-    /// the last party's at this word, one at least sees what the other party has written: all four are in one
-    /// order. A party that was slow to say so never takes back what others say of a later phase.
+    /// Says that the caller goes to sleep in this phase; it looks at the phase again then. Of that look and
+    /// of the last party's at this word, one at least sees what the other party has written: all four are in
+    /// one order. A party that was slow to say so never takes back what others say of a later phase.
     fn tell_of_sleep(&self, phase: u32) {
         let is_newer = |told: u32| (phase.wrapping_sub(told) as i32 > 0).then_some(phase);
         let _ = self.head().asleep.fetch_update(SeqCst, SeqCst, is_newer);

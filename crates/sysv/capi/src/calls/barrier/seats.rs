@@ -1,6 +1,6 @@
 //! The seats of a barrier: who takes part, and whose place may be taken.
 
-use super::{Head, ARRIVALS};
+use super::head::{Head, ARRIVALS};
 use crate::pools::caller::Caller;
 use crate::pools::table::POOLS;
 use core::sync::atomic::{AtomicU64, Ordering::*};
