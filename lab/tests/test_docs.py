@@ -276,7 +276,7 @@ def test_papers_are_cited_by_their_titles() -> None:
 
 def test_the_turns_that_the_lab_counts_are_those_of_its_suites() -> None:
     page = (paths.LAB / "README.md").read_text().replace("\n", " ")
-    (said,) = re.findall(r"A repetition has (.*?)\.", page)
+    (said,) = re.findall(r"A repetition has (\d.*?)\.", page)
     counted = {
         suite: int(count) for count, suite in re.findall(r"(\d+)(?: turns)? of `(\w+)`", said)
     }

@@ -30,6 +30,7 @@ EARLIER = {
 WORK = "import time\nend = time.time() + 60\nwhile time.time() < end: pass"
 SHORT = "import subprocess\nwhile True: subprocess.run(['{}', '-c', 'sum(range(3000000))'])"
 NAME = "a-stranger"
+ENOUGH, PATIENCE = 0.2, 90.0
 IDLE = "import time\ntime.sleep(60)"
 
 
@@ -90,35 +91,39 @@ def program_of(folder: Path) -> Path:
     return named
 
 
-def watched(folder: Path, program: str, *, ours: bool, seconds: float = 2.0) -> dict:
+def watched(folder: Path, program: str, *, ours: bool, sought: bool, seconds: float = 2) -> dict:
     """What is told of a while in which a program runs, and what of it is that program's."""
     variables = {k: v for k, v in os.environ.items() if k != quiet.VARIABLE}
     with quiet.Watch() as watch:
         more = {quiet.VARIABLE: os.environ[quiet.VARIABLE]} if ours else {}
         argv = [str(program_of(folder)), "-c", program]
         process = subprocess.Popen(argv, env=variables | more, start_new_session=True)
-        for _ in range(2):
+        began = time.monotonic()
+        while True:
             time.sleep(seconds / 2)
             watch.look()
-        mine = watch.taken(NAME)
+            mine, passed = watch.taken(NAME), time.monotonic() - began
+            # On a busy machine the program gets little: it is given time where it is to be seen.
+            if mine > ENOUGH or passed > (PATIENCE if sought else seconds):
+                break
         os.killpg(process.pid, 9)
         process.wait()
     return {"mine": mine, **watch.told()}
 
 
 def test_what_works_beside_a_run_is_seen(tmp_path: Path) -> None:
-    found = watched(tmp_path, WORK, ours=False)
-    assert found["mine"] > 0.3 and found["share"] > quiet.SHARE
+    found = watched(tmp_path, WORK, ours=False, sought=True)
+    assert found["mine"] > ENOUGH and found["share"] > quiet.SHARE
 
 
 def test_programs_that_end_between_two_looks_are_seen(tmp_path: Path) -> None:
-    found = watched(tmp_path, SHORT.format(sys.executable), ours=False)
-    assert found["mine"] > 0.3
+    found = watched(tmp_path, SHORT.format(sys.executable), ours=False, sought=True)
+    assert found["mine"] > ENOUGH
 
 
 def test_what_the_run_has_started_is_not_beside_it(tmp_path: Path) -> None:
     for program, ours in ((WORK, True), (IDLE, False)):
-        assert watched(tmp_path, program, ours=ours)["mine"] < 0.3
+        assert watched(tmp_path, program, ours=ours, sought=False)["mine"] < ENOUGH
 
 
 def test_both_parts_of_an_interrupted_run_count() -> None:

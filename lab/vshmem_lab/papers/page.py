@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -134,7 +135,12 @@ def text(papers: Iterable[Paper] = ALL, kept: Kept | None = None) -> str:
     for paper in papers:
         heads = ("", "what", "the paper", "here", "found again", "measured by", "what differs")
         rows = sorted(paper.rows, key=lambda row: paper.items.index(row.item))
-        parts += [f"## Paper {paper.number}", "", f"{TITLES[paper.number]}.", ""]
+        parts += [
+            f"## Paper {paper.number}",
+            "",
+            textwrap.fill(f"{TITLES[paper.number]}.", 100),
+            "",
+        ]
         parts += [_cells(heads), _cells(["---"] * len(heads))]
         parts += [_row(row, kept) for row in rows]
         parts += [""]

@@ -3,9 +3,9 @@
 //! Han et al. (The Effect of Multi-core on HPC Applications in Virtualized Systems) ran 16 ranks of NPB in
 //! machines of 8, 4, 2 and 1 vCPUs: the largest were best (+11 %), since ranks in different machines talked
 //! through the host's network. They ran PARSEC in machines of 8 vCPUs, too: on two sockets it took 37 %
-//! longer, on one 4 %, since memory was on the other one. So a machine should be as large as can be without leaving a memory
-//! node. Over Vshmem, ranks in different machines talk through memory: the first rule counts less, and the
-//! second stays.
+//! longer, on one 4 %, since memory was on the other one. So a machine should be as large as can be without
+//! leaving a memory node. Over Vshmem, ranks in different machines talk through memory: the first rule counts
+//! less, and the second stays.
 
 use crate::place;
 use crate::topology::Topology;

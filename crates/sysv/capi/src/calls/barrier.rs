@@ -13,6 +13,8 @@
 mod head;
 mod seats;
 
+use head::{Head, ARRIVALS, HEAD, MAX_PARTIES};
+
 use crate::calls::{self, again};
 use crate::pools::caller::{caller, caller_of, Caller};
 use crate::pools::sizes;
@@ -21,7 +23,6 @@ use crate::process::raw;
 use crate::thread::last_error::explain;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use core::time::Duration;
-use head::{Head, ARRIVALS, HEAD, MAX_PARTIES};
 use vshmem_ipc::{shm, Errno};
 use vshmem_pool::tuning::{GIVE_WAY_NS, GIVE_WAY_STILL_NS};
 use vshmem_pool::{Kernel, Waited};
@@ -231,9 +232,9 @@ impl Barrier {
         None
     }
 
-    /// Says that the caller goes to sleep in this phase; it looks at the phase again then. Of that look and of
-    /// the last party's at this word, one at least sees what the other party has written: all four are in one
-    /// order. A party that was slow to say so never takes back what others say of a later phase.
+    /// Says that the caller goes to sleep in this phase; it looks at the phase again then. Of that look and
+    /// of the last party's at this word, one at least sees what the other party has written: all four are in
+    /// one order. A party that was slow to say so never takes back what others say of a later phase.
     fn tell_of_sleep(&self, phase: u32) {
         let is_newer = |told: u32| (phase.wrapping_sub(told) as i32 > 0).then_some(phase);
         let _ = self.head().asleep.fetch_update(SeqCst, SeqCst, is_newer);
