@@ -71,7 +71,9 @@ add_module() { # add_module NAME
 
 mkdir -p "$work/initramfs.d/bin" "$work/initramfs.d/modules" "$work/initramfs.d/dev" "$work/initramfs.d/proc" \
     "$work/initramfs.d/sys"
-for module in crc32c_generic virtio_pci virtio_blk erofs overlay 9pnet_virtio 9p; do add_module "$module"; done
+for module in crc32c_generic virtio_pci virtio_blk erofs overlay 9pnet_virtio 9p; do
+    add_module "$module"
+done
 cp "$(command -v busybox)" "$work/initramfs.d/bin/busybox"
 install -m 755 "$here/init" "$work/initramfs.d/init"
 cc -O2 -static -Wall -Wextra "$here/guest/manifest.c" -o "$work/initramfs.d/manifest"

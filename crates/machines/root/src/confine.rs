@@ -37,3 +37,42 @@ fn restrict(sources: &[PathBuf]) -> Result<RulesetStatus, RulesetError> {
         .restrict_self()?;
     Ok(status.ruleset)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::fs::{self, File};
+
+    #[test]
+    fn only_sources_can_be_read() {
+        let root = std::env::temp_dir().join(format!("vshmem-confined-{}", std::process::id()));
+        fs::create_dir_all(root.join("source")).unwrap();
+        for name in ["source/in", "file", "beside"] {
+            fs::write(root.join(name), "text").unwrap();
+        }
+        let sources = [root.join("source"), root.join("file"), PathBuf::new(), root.join("gone")];
+        let confined = root.clone();
+        // What a thread gives up, others keep.
+        let told = std::thread::spawn(move || {
+            let told = RefCell::new(Vec::new());
+            to_reading(&sources, &|line| told.borrow_mut().push(line.to_string()));
+            if !told.borrow().is_empty() {
+                return told.into_inner();
+            }
+            for name in ["source/in", "file"] {
+                assert!(File::open(confined.join(name)).is_ok(), "{name}");
+            }
+            assert!(File::open(confined.join("beside")).is_err());
+            assert!(File::open("/etc/passwd").is_err());
+            assert!(fs::write(confined.join("source/new"), "").is_err());
+            assert!(File::options().write(true).open(confined.join("source/in")).is_err());
+            vec![]
+        });
+        let told = told.join().unwrap();
+        fs::remove_dir_all(&root).unwrap();
+        if !told.is_empty() {
+            println!("skipped: {told:?}");
+        }
+    }
+}
