@@ -53,7 +53,10 @@ impl Description {
             kernel: self.kernel.clone(),
         };
         if let (Some(true), Some(transport)) = (self.doorbell, &options.pools[0].transport) {
-            return Err(Fault::new(&["doorbell"], format!("there are no doorbells with {transport}")));
+            return Err(Fault::new(
+                &["doorbell"],
+                format!("by {transport} machines can't wake each other's waiters (doorbells)"),
+            ));
         }
         launcher.check(&options).map_err(|refusal| self.fault(refusal))?;
         Ok((launcher, options))
