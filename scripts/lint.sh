@@ -99,6 +99,20 @@ unsteady() {
     return 1
 }
 
+# Words of the design stay in it: what users read, on pages and in messages, has plain ones (glossary.md).
+for_users() {
+    words='\<(back end|front end|keeper)s?\>'
+    ! {
+        git grep -niE "$words" -- README.md docs/users.md docs/sandbox.md 'docs/guide-*.md' \
+            docs/man/vshmem*.1 docs/man/libvshmem.7
+        git grep -nE "\"[^\"]*$words" -- 'crates/*.rs' ':!*/tests/*' ':!*/tests.rs' ':!*fuzz*' ':!*model*' |
+            grep -vE ':[0-9]*: *(//|assert|ensure)|"keeper"'
+    } || {
+        echo "Texts for users say agent, or vshmem agent --guest."
+        return 1
+    }
+}
+
 # What knows one hypervisor, or one way of sharing memory, stands in its folder; the others are the tables
 # that list them.
 lint_house() {
@@ -106,6 +120,7 @@ lint_house() {
     scripts/paths.py || return 1
     scripts/blocks.py || return 1
     unsteady || return 1
+    for_users || return 1
     ! too_wide || {
         echo "Lines are at most 110 columns wide."
         return 1

@@ -28,7 +28,7 @@ if ! VSHMEM_BIN=$work/far LIMIT=300 vshmem up -n 2 --no-net --doorbell --spare-p
 fi
 passed "machines come up on KVM: $(tail -n 1 "$work/up")"
 contains "ps says so" " kvm " "$(vshmem ps -l)"
-contains "the driver maps the pool cached, and waiters are woken" "cached, woken" \
+contains "the driver maps the pool cached, and waiters are woken" "cached, sleep" \
     "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
 
 in_machine() { # in_machine VM COMMAND...
@@ -70,7 +70,7 @@ for vm in vm0 vm1; do
     code "and granted to $vm" 0 vshmem grant "$pool" "$vm"
     cat "$work/out"
 done
-equal "both can be woken there" "2" "$(vshmem run -- "$VSHMEM_BIN" pool ls | grep -c "$pool.*cached, woken")"
+equal "both can be woken there" "2" "$(vshmem run -- "$VSHMEM_BIN" pool ls | grep -c "$pool.*cached, sleep")"
 in_pool vm0 /usr/bin/python3 "$common/hear.py" 2 >"$work/heard" 2>"$work/waits" &
 waiter=$!
 eventually "a process waits in it" grep -q waits "$work/waits"

@@ -1,10 +1,10 @@
 # shellcheck shell=sh
 # The blocks of README and the guides, taken from the pages themselves, so that what runs is what people read.
-# Sourced by tests. scripts/blocks.py finds by these calls which sections are run, and lint that all others say
-# why they are not, in a comment above the block: <!-- not run: REASON -->.
+# Sourced by tests. scripts/blocks.py, which lint calls, finds by these calls which sections are run; all
+# others say why they are not, in a comment above the block: <!-- not run: REASON -->.
 
-# blocks_of PAGE SECTION DIRECTORY: the section's blocks, in their order, as the files 1.sh, 2.toml, 3.text, ...;
-# those that say why they are not run are left out
+# blocks_of PAGE SECTION DIRECTORY: the section's blocks, in their order, as the files 1.sh, 2.toml, 3.text,
+# ...; those that say why they are not run are left out
 blocks_of() {
     mkdir -p "$3"
     awk -v section="$2" -v directory="$3" '
@@ -20,7 +20,11 @@ blocks_of() {
         /^<!-- not run: / { skipped = 1; next }
         !/^(<!--|$)/ { skipped = 0 }
         /^#/ { here = $0; sub(/^#+ /, "", here); here = here == section }
-        END { if (!count) { print "there are no blocks in the section " section >"/dev/stderr"; exit 1 } }' "$1"
+        END {
+            if (count) exit
+            print "there are no blocks in the section " section >"/dev/stderr"
+            exit 1
+        }' "$1"
 }
 
 # typed LINE: what a user types there, without what is said beside it

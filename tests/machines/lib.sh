@@ -95,7 +95,9 @@ types() {
         "" | \#*) continue ;;
         "vshmem shell"*) contains "$command" "code 0" "$(on_terminal 'send:exit\n' -- bash -c "$command")" ;;
         "vshmem top"*) contains "$command" "code 0" "$(on_terminal wait:POOL send:q -- bash -c "$command")" ;;
-        *--watch*) contains "$command" "code 0" "$(on_terminal run:"sleep 2" 'send:\x03' -- bash -c "$command")" ;;
+        *--watch*)
+            contains "$command" "code 0" "$(on_terminal run:"sleep 2" 'send:\x03' -- bash -c "$command")"
+            ;;
         *) code "$command" 0 timeout --kill-after=10 $((${LIMIT:-120} * slow)) bash -c "$command" ;;
         esac
         ! said=$(prints "$line") || equal "which prints what the page says" "$said" "$(cat "$work/out")"

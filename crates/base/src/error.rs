@@ -51,7 +51,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The message may quote a machine or a member of a pool.
-        f.write_str(&crate::plain(&self.message))?;
+        f.write_str(&without_numbers(&crate::plain(&self.message)))?;
         match &self.hint {
             Some(hint) => write!(f, "\n  {hint}"),
             None => Ok(()),
@@ -60,6 +60,22 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// The text without the numbers that Rust puts behind what the system says: "No such file (os error 2)".
+fn without_numbers(text: &str) -> String {
+    const BEFORE: &str = " (os error ";
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(begin) = rest.find(BEFORE) {
+        let number = &rest[begin + BEFORE.len()..];
+        let digits = number.len() - number.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let end = if number[digits..].starts_with(')') { digits + 1 } else { 0 };
+        let kept = if end == 0 { begin + BEFORE.len() } else { begin };
+        out.push_str(&rest[..kept]);
+        rest = &number[end..];
+    }
+    out + rest
+}
 
 /// An error whose message is formatted as by `format!`.
 #[doc(hidden)]
@@ -78,5 +94,18 @@ pub trait Explain<T> {
 impl<T, E: Into<io::Error>> Explain<T> for std::result::Result<T, E> {
     fn explain(self, what: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|e| Error::new(format!("{}: {}", what(), e.into())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_s_numbers_are_left_out() {
+        let missing = || Err::<(), _>(io::Error::from_raw_os_error(libc::ENOENT));
+        let why = missing().explain(|| "could not open x".into()).unwrap_err();
+        assert_eq!(why.to_string(), "could not open x: No such file or directory");
+        assert_eq!(without_numbers("a (os error 2), b (os error x) c"), "a, b (os error x) c");
     }
 }

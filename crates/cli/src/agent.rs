@@ -16,7 +16,7 @@ use vshmem_hypervisor::shared::doorbell;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  vshmem agent work                        serve the pool work; start the back end if there is none
+  vshmem agent work                        serve the pool work; start the agent if there is none
   qemu-system-x86_64 ... -chardev socket,id=work,path=$(vshmem agent work) \\
       -device ivshmem-doorbell,vectors=2,chardev=work
   vshmem agent --status                    which machines are connected
@@ -26,7 +26,8 @@ Examples:
   vshmem agent --stop
   vshmem agent --guest                     in a machine, as root: join its pools, and follow what the host grants
 
-The back end runs in the background. If it is killed, it is started anew, and machines don't notice.")]
+The agent runs in the background. If it is killed, it is started anew, and machines don't notice. By it machines wake
+threads that wait in others, in the device that QEMU calls a doorbell; it also cleans up after the dead.")]
 pub struct Agent {
     /// Pools to serve: names, or paths with a slash in them. Prints where machines connect
     #[arg(conflicts_with_all = ["drop", "restart", "stop", "part"], add = values::pools())]
@@ -44,27 +45,26 @@ pub struct Agent {
     #[arg(long, value_name = "POOL", add = values::pools())]
     drop: Vec<String>,
     /// Serve metrics for Prometheus at a port of 127.0.0.1, IP:PORT, a path with a slash in it, or `socket`
-    /// (metrics.sock in the back end's directory); `off`: no longer. Anyone who can connect can read them
+    /// (metrics.sock in the agent's directory); `off`: no longer. Anyone who can connect can read them
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
     /// Restart with the program as it is installed now; machines go on
     #[arg(long)]
     restart: bool,
-    /// Restart without this pool, as --status calls it: it is served no longer. Works even if the back end
+    /// Restart without this pool, as --status calls it: it is served no longer. Works even if the agent
     /// does not answer
     #[arg(long, value_name = "POOL", conflicts_with_all = ["pool", "drop", "restart", "stop", "part"], add = values::pools())]
     without: Vec<String>,
-    /// End the back end; machines go on, but later ones can't join them
+    /// End the agent; machines go on, but later ones can't join them
     #[arg(long, conflicts_with = "restart")]
     stop: bool,
-    /// The back end's directory, instead of the one in XDG_RUNTIME_DIR
+    /// The agent's directory, instead of the one in XDG_RUNTIME_DIR
     #[arg(long, value_name = "DIRECTORY", add = values::directories())]
     directory: Option<PathBuf>,
     /// End when no pool is served any more
     #[arg(long)]
     transient: bool,
-    /// In a machine: run its front end, in the foreground. It joins the machine's pools and follows what the
-    /// host says about them
+    /// In a machine: join its pools, and follow what the host says about them, in the foreground
     #[arg(long, conflicts_with_all = ["pool", "drop", "without", "status", "metrics", "restart", "stop", "directory", "transient", "part"])]
     guest: bool,
     /// With --guest, the user that the pools' device files are given to; without it they stay as the machine
@@ -169,7 +169,7 @@ fn absolute(address: &str) -> Result<String> {
 
 fn show(status: Option<Status>, json: bool) -> Result<u8> {
     let Some(status) = status else {
-        eprintln!("vshmem: there is no back end; start one with: vshmem agent POOL");
+        tell!("vshmem: no agent runs; start one with: vshmem agent POOL");
         return Ok(1);
     };
     if json {

@@ -20,7 +20,7 @@ Examples:
   vshmem attach db --qmp /run/db/qmp.sock --print  the options that QEMU needs for it
 
 QEMU talks to one program at a time at a socket: give this one a socket of its own. The machine needs free PCIe root ports
-with room behind them, and to report usable pools a front end (vshmem agent --guest) and a virtio-serial device; see
+with room behind them, and to report usable pools vshmem agent --guest and a virtio-serial device; see
 docs/guide-existing-machines.md.")]
 #[command(group(clap::ArgGroup::new("monitor").args(["qmp", "libvirt"]).required(true)))]
 pub struct Attach {
@@ -33,10 +33,11 @@ pub struct Attach {
     /// The URI of libvirt, as for virsh
     #[arg(long, value_name = "URI", requires = "libvirt")]
     connect: Option<String>,
-    /// Have the back end serve its pools (the default with --qmp if QEMU runs as you or as root)
+    /// Have vshmem agent serve its pools, so that its waiters need not look every 2 ms (the default with
+    /// --qmp if QEMU runs as you or as root)
     #[arg(long, overrides_with = "no_doorbell")]
     doorbell: bool,
-    /// Don't have the back end serve its pools
+    /// Don't have vshmem agent serve its pools
     #[arg(long)]
     no_doorbell: bool,
     /// Only print a permanent configuration: QEMU's options, or parts of libvirt's XML
@@ -86,12 +87,12 @@ pub fn attach(attach: &Attach) -> Result<u8> {
     })?;
     let name = &done.record.name;
     let doorbells = match done.no_doorbells {
-        None => "have doorbells".into(),
-        Some(why) => format!("have no doorbells: {why}"),
+        None => "wake its waiters".into(),
+        Some(why) => format!("don't wake its waiters, which look every 2 ms: {why}"),
     };
     print(&format!("{name} is attached; pools that it is granted {doorbells}\n"))?;
     if let Some(why) = done.no_channel {
-        eprintln!("vshmem: the front end of {name} can't report what it can use: {why}");
+        tell!("vshmem: vshmem agent --guest in {name} can't report what it can use: {why}");
     }
     Ok(0)
 }

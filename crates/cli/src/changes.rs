@@ -105,11 +105,11 @@ pub fn progress_printer(command: &'static str, quiet: bool) -> impl FnMut(Progre
     move |step: Progress| {
         let text = match step {
             Progress::Message(text) => text,
-            Progress::Warning(text) => return eprintln!("vshmem {command}: warning: {text}"),
+            Progress::Warning(text) => return tell!("vshmem {command}: warning: {text}"),
             Progress::Ready(name) => format!("{name} is up"),
         };
         if !quiet {
-            eprintln!("vshmem {command}: {text} ({:.1} s)", begun.elapsed().as_secs_f64());
+            tell!("vshmem {command}: {text} ({:.1} s)", begun.elapsed().as_secs_f64());
         }
     }
 }

@@ -127,7 +127,7 @@ pub enum Command {
     Check(Check),
     /// Show the traffic of pools, and their waiting threads, live
     Top(Top),
-    /// Serve doorbells between machines
+    /// Have machines wake each other's waiters
     Agent(Agent),
     /// Share pools between Xen domains
     #[command(subcommand)]

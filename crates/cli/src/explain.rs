@@ -230,12 +230,12 @@ pub fn warn_of_surroundings(changes: &[(OsString, OsString)]) {
     };
     let pool = variable("VSHMEM_POOL").unwrap_or("default".into());
     if let Err(why) = lookup(&pool.to_string_lossy()) {
-        eprintln!("vshmem: warning: {}.", why.to_string().trim_end_matches('.'));
+        tell!("vshmem: warning: {}.", why.to_string().trim_end_matches('.'));
     }
     let log = variable("VSHMEM_LOG").unwrap_or_default();
     if let Some((_, file)) = log.to_string_lossy().split_once(':') {
         if let Err(why) = File::options().create(true).append(true).open(file) {
-            eprintln!("vshmem: warning: VSHMEM_LOG names {file}, which can't be written: {why}.");
+            tell!("vshmem: warning: VSHMEM_LOG names {file}, which can't be written: {why}.");
         }
     }
 }
@@ -245,9 +245,6 @@ pub fn warn_of_program(command: &OsStr, cwd: Option<&Path>) {
     // In a machine, too, programs are this system's.
     let program = Program::find(command, cwd);
     if let Some((program, why)) = program.and_then(|p| p.hurdle().map(|why| (p, why))) {
-        eprintln!(
-            "vshmem: warning: the System V calls of {} go to the kernel: {why}.",
-            program.file.display()
-        );
+        tell!("vshmem: warning: the System V calls of {} go to the kernel: {why}.", program.file.display());
     }
 }

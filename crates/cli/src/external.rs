@@ -25,14 +25,14 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let name = name(&word)?;
     let Some(file) = locate(&OsString::from(&name), Path::new("")) else {
         let (_, package) = PACKAGES.iter().find(|(ours, _)| word == *ours)?;
-        eprintln!(
+        tell!(
             "vshmem: there is no program {name} in PATH\n  \
              Install the package {package}, or make install in a clone of Vshmem."
         );
         return Some(ExitCode::from(127));
     };
     let error = Command::new(&file).args(words).exec();
-    eprintln!("vshmem: {} could not be executed: {error}", file.display());
+    tell!("vshmem: {} could not be executed: {error}", file.display());
     Some(ExitCode::from(126))
 }
 

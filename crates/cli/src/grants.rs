@@ -134,7 +134,7 @@ pub fn grant(grant: &Grant) -> Result<u8> {
         }
         print(&format!("{}\n", sentence(machine, &done)))?;
         if let Err(why) = &done.usable {
-            eprintln!("vshmem: whether {machine} can use it is not known: {why}");
+            tell!("vshmem: whether {machine} can use it is not known: {why}");
         }
         Ok(())
     })
@@ -165,7 +165,7 @@ pub fn revoke(revoke: &Revoke) -> Result<u8> {
             // It does not have the pool.
             Err(error) if !revoke.force || error.exit_code() == 1 => return Err(error),
             Err(error) => {
-                eprintln!("vshmem: {error}");
+                tell!("vshmem: {error}");
                 interrupt::check()?;
                 target.power_off()?;
                 (revoke.pool.clone(), true)
@@ -208,7 +208,7 @@ mod tests {
         };
         let said = sentence("vm0", &done(Ok(()), false));
         assert_eq!(said, "vm0 can use work (0000:02:00.0), after 23 ms");
-        let said = sentence("vm0", &done(Err("no front end".into()), true));
+        let said = sentence("vm0", &done(Err("nothing listens".into()), true));
         assert_eq!(said, "vm0 had work already (0000:02:00.0)");
     }
 

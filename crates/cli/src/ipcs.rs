@@ -95,13 +95,13 @@ pub fn ipcs(ipcs: &Ipcs) -> Result<u8> {
         match contents(&pool) {
             Ok(found) => {
                 if !found.clean {
-                    eprintln!("vshmem: {}", left_unclean(&found.pool));
+                    tell!("vshmem: {}", left_unclean(&found.pool));
                 }
                 seen.push(found);
             }
             Err(error) if ipcs.pool.is_some() => return Err(error),
             Err(error) => {
-                eprintln!("vshmem: {error}");
+                tell!("vshmem: {error}");
                 code = 1;
             }
         }
@@ -112,9 +112,7 @@ pub fn ipcs(ipcs: &Ipcs) -> Result<u8> {
         let text: Vec<_> = seen.iter().map(|seen| describe(seen, ipcs)).collect();
         print(&text.join("\n"))?;
         if seen.is_empty() && code == 0 {
-            eprintln!(
-                "You have no pools. They are made at first use, by vshmem pool create, or by vshmem up."
-            );
+            tell!("You have no pools. They are made at first use, by vshmem pool create, or by vshmem up.");
         }
     }
     Ok(code)
@@ -258,7 +256,7 @@ pub fn ipcrm(ipcrm: &Ipcrm) -> Result<u8> {
     };
     let failures = remove(pool, &targets)?;
     for failure in &failures {
-        eprintln!("vshmem: {failure}");
+        tell!("vshmem: {failure}");
     }
     Ok(u8::from(!failures.is_empty()))
 }

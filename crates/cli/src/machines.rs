@@ -114,10 +114,10 @@ pub fn restart(restart: &Restart) -> Result<u8> {
     let mut tell = |step: Progress| {
         let seconds = begun.elapsed().as_secs_f64();
         match step {
-            Progress::Message(text) => eprintln!("vshmem restart: {text}"),
-            Progress::Warning(text) => eprintln!("vshmem restart: warning: {text}"),
+            Progress::Message(text) => tell!("vshmem restart: {text}"),
+            Progress::Warning(text) => tell!("vshmem restart: warning: {text}"),
             Progress::Ready(name) if !restart.quiet => {
-                eprintln!("vshmem restart: {name} is up ({seconds:.1} s)");
+                tell!("vshmem restart: {name} is up ({seconds:.1} s)");
             }
             Progress::Ready(_) => (),
         }
@@ -136,7 +136,7 @@ pub fn ps(ps: &Ps) -> Result<u8> {
         return print_document(all).map(|()| 0);
     }
     if all.clusters.is_empty() && all.attached.is_empty() {
-        eprintln!("You have no machines. Start some with: vshmem up");
+        tell!("You have no machines. Start some with: vshmem up");
         return Ok(0);
     }
     let machines = all.table();
@@ -147,17 +147,17 @@ pub fn ps(ps: &Ps) -> Result<u8> {
     }
     for (name, health) in all.health() {
         if let Some(why) = &health.no_driver {
-            eprintln!("vshmem: {name} goes on without vshmem.ko: {why}");
+            tell!("vshmem: {name} goes on without vshmem.ko: {why}");
         }
     }
     for listed in &listed {
         for (machine, words) in listed.record.machines.iter().zip(&listed.last_output) {
             if !words.is_empty() {
-                eprintln!("The last output of {}:{words}", machine.name);
+                tell!("The last output of {}:{words}", machine.name);
             }
         }
         if let Some(advice) = advice(listed) {
-            eprintln!("vshmem: {advice}");
+            tell!("vshmem: {advice}");
         }
     }
     Ok(0)

@@ -5,6 +5,9 @@
 //! `vshmem-sandbox` it becomes a machine's QEMU, and as `vshmem-commands` it runs the commands of `vshmem run
 //! --local`.
 
+#[macro_use]
+mod output;
+
 mod age;
 mod agent;
 mod args;
@@ -29,7 +32,6 @@ mod machines;
 mod manual;
 mod more;
 mod mpirun;
-mod output;
 mod pools;
 mod program;
 mod progress;
@@ -79,7 +81,7 @@ fn main() -> ExitCode {
     match words.and_then(answer) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("vshmem: {error}");
+            tell!("vshmem: {error}");
             ExitCode::from(error.exit_code())
         }
     }

@@ -4,7 +4,7 @@
 use crate::args::limit;
 use crate::complete::values;
 use crate::json::print_document;
-use crate::output::{each, print};
+use crate::output::{columns, each, print};
 use crate::size;
 use crate::table::Table;
 use clap::Subcommand;
@@ -109,10 +109,10 @@ pub fn pool(pool: Pool) -> Result<u8> {
             let (size, mode) = (size.unwrap_or(DEFAULT_POOL), mode.unwrap_or(0o600));
             create(&name, size, mode, &limit, Form { head: dax, align })?;
             if !size.is_power_of_two() {
-                eprintln!("vshmem: machines can't be granted this pool: its size is not a power of two.");
+                tell!("vshmem: machines can't be granted this pool: its size is not a power of two.");
             }
             if mode & 0o077 != 0 && !name.contains('/') {
-                eprintln!(
+                tell!(
                     "vshmem: other users can't reach this pool: its directory is yours alone (mode 0700). For \
                      a group, make it by path in a directory of the group's (docs/users.md)."
                 );
@@ -146,7 +146,11 @@ fn show(pools: &[Listed], json: bool) -> Result<()> {
         return print_document(All { pools });
     }
     if pools.is_empty() {
-        eprintln!("vshmem: there are no pools with a name. Pools that are given by path are not listed.");
+        tell!(
+            "vshmem: there are no pools with a name; vshmem pool create NAME makes one. Pools that are given by path are \
+             not listed."
+        );
+        return Ok(());
     }
     let mut table = Table::new("NAME  SIZE  USED  MODE  ACCESS  PATH");
     for Listed { name, path, size, used, mode, access, unusable, .. } in pools {
@@ -154,10 +158,11 @@ fn show(pools: &[Listed], json: bool) -> Result<()> {
         let access = if unusable.is_some() { "unusable".into() } else { access.to_string() };
         table.row(&[name, &size::show(*size), &size::show(*used), &mode, &access, path]);
     }
-    print(&table.layout())?;
+    let width = columns().unwrap_or(usize::MAX);
+    print(&table.within(width, &["PATH", "MODE"]).layout())?;
     for Listed { name, unusable, .. } in pools {
         if let Some(why) = unusable {
-            eprintln!("vshmem: {name}: {why}. If nobody needs what is in it: vshmem pool rm {name}");
+            tell!("vshmem: {name}: {why}. If nobody needs what is in it: vshmem pool rm {name}");
         }
     }
     Ok(())

@@ -1,12 +1,11 @@
-//! Progress on a terminal: one line, which the next one replaces, and which is gone when there is more to say.
+//! Progress on a terminal: one line, which the next one replaces, and which goes when there is more to say.
 
+use crate::output::terminal_columns;
 use std::io::{IsTerminal, Write};
 use std::time::Instant;
 use vshmem_base::size;
 use vshmem_cluster::images::Step;
 
-/// Columns of a terminal that does not say.
-const COLUMNS: usize = 80;
 /// Back to the beginning of the line, and away with what was there.
 const CLEAR: &str = "\r\x1b[K";
 
@@ -28,8 +27,7 @@ impl Line {
         if !self.is_terminal {
             return;
         }
-        let columns = crossterm::terminal::size().map_or(COLUMNS, |(columns, _)| usize::from(columns).max(2));
-        let text = fitted(&vshmem_base::printable(text), columns - 1);
+        let text = fitted(&vshmem_base::printable(text), terminal_columns() - 1);
         let _ = write!(std::io::stderr().lock(), "{CLEAR}{text}");
         self.is_shown = true;
     }
@@ -73,12 +71,12 @@ pub fn of_images(quiet: bool) -> impl FnMut(Step) {
             line.clear();
             since = (Instant::now(), None);
             if !quiet {
-                eprintln!("vshmem up: {}", vshmem_base::plain(&text));
+                tell!("vshmem up: {}", vshmem_base::plain(&text));
             }
         }
         Step::Warning(text) => {
             line.clear();
-            eprintln!("vshmem up: warning: {}", vshmem_base::plain(&text));
+            tell!("vshmem up: warning: {}", vshmem_base::plain(&text));
         }
     }
 }

@@ -82,3 +82,17 @@ fn commands_and_options_that_are_named_exist() {
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(seen > 100, "only {seen} were found");
 }
+
+/// Words of the design are not in help (docs/design/glossary.md).
+#[test]
+fn help_has_words_for_users() {
+    fn check(mut command: Command) {
+        let help = command.render_long_help().to_string().to_lowercase();
+        let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for word in ["back end", "front end", "keeper", "woken"] {
+            assert!(!words.contains(word), "{}: {word}", command.get_name());
+        }
+        command.get_subcommands().filter(|it| !it.is_hide_set()).cloned().for_each(check);
+    }
+    check(Cli::command());
+}

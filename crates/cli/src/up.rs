@@ -91,10 +91,11 @@ pub struct Up {
     /// No network between the machines
     #[arg(long)]
     pub no_net: bool,
-    /// Doorbells between the machines, served by vshmem agent (the default if the machines have the driver)
+    /// Have machines wake each other's waiters (doorbells), by vshmem agent: the default if they have the
+    /// driver
     #[arg(long, overrides_with = "no_doorbell")]
     pub doorbell: bool,
-    /// No doorbells between the machines
+    /// No doorbells: waiters look every 2 ms
     #[arg(long)]
     pub no_doorbell: bool,
     /// Time limit for booting, in seconds
@@ -167,7 +168,7 @@ pub fn up(up: &Up) -> Result<u8> {
             size::show(record.pool_size)
         ))?;
         if std::io::stderr().is_terminal() {
-            eprintln!("{}", advice(&record.name, names[0]));
+            tell!("{}", advice(&record.name, names[0]));
         }
     }
     Ok(0)

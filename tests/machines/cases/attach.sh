@@ -48,10 +48,11 @@ code "a socket that is none can't be attached" 125 vshmem attach "$plain" --qmp 
 code "nor can a name of another machine" 2 vshmem attach vm0 --qmp "$XDG_RUNTIME_DIR/$plain.qmp"
 code "the machine is attached" 0 vshmem attach "$plain" --qmp "$XDG_RUNTIME_DIR/$plain.qmp"
 if has_kvm; then
-    contains "it is said that it has doorbells" "have doorbells" "$(cat "$work/out")"
+    contains "it is said that its waiters are woken" "that it is granted wake its waiters" \
+        "$(cat "$work/out")"
 else
     contains "it is said that without KVM it has no doorbells" \
-        "have no doorbells: its QEMU runs without KVM" "$(cat "$work/out")"
+        "don't wake its waiters, which look every 2 ms: its QEMU runs without KVM" "$(cat "$work/out")"
 fi
 code "to do it twice is no failure" 0 vshmem attach "$plain" --qmp "$XDG_RUNTIME_DIR/$plain.qmp"
 contains "vshmem ps shows it" running "$(vshmem ps | grep "(attached) *$plain")"
@@ -85,10 +86,12 @@ as_user_in of-guide
 types "$work/needs/1.sh" "$names"
 types "$work/plain/1.sh" "$names"
 contains "which shows the pool" "$made" "$(grep '(attached)' "$work/out")"
-sed "$names; s|libvshmem.so.1|$VSHMEM_LIB|; s|\\./a.out|perl -e 'msgget(0x77, 01600) // die'|; s|^vshmem|$VSHMEM_BIN|" \
-    "$work/plain/2.sh" >"$work/inside"
+program="perl -e 'msgget(0x77, 01600) // die'"
+inside="s|libvshmem.so.1|$VSHMEM_LIB|; s|^vshmem|$VSHMEM_BIN|; s|\\./a.out|$program|"
+sed "$names; $inside" "$work/plain/2.sh" >"$work/inside"
 while IFS= read -r line; do
-    code "in the machine: $(typed "$line")" 0 vshmem exec -c "$plain" vm0 -- sh -c "$(typed "$line")" </dev/null
+    line=$(typed "$line")
+    code "in the machine: $line" 0 vshmem exec -c "$plain" vm0 -- sh -c "$line" </dev/null
 done <"$work/inside"
 types "$work/plain/3.sh" "$names"
 command vshmem pool rm "$made"

@@ -15,7 +15,7 @@ vshmem down
 LIMIT=300 vshmem up -n 1 --no-net --driver none >"$work/up" 2>&1
 contains "up says what is missing" "waiters look every 2 ms, and pools are mapped uncached" \
     "$(cat "$work/up")"
-contains "and so does pool ls" "uncached, nap" "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
+contains "and so does pool ls" "uncached, poll" "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
 equal "and ps" "DOORBELL no" "$(vshmem ps -l | awk '{ printf "%s%s", NR == 1 ? "" : " ", $8 }')"
 vshmem exec -u root vm0 -- "$MACHINES_TARGET/release/transport-contract" default >"$work/contract" 2>&1
 equal "the transport keeps its contract without the driver" 0 $?

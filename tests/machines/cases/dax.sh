@@ -6,12 +6,12 @@ need_helpers
 vshmem down --all
 
 code "doorbells can't be had with it" 2 vshmem up -n 1 --transport dax --doorbell
-contains "and it is said so" "there are no doorbells with dax" "$(cat "$work/out")"
+contains "and it is said so" "by dax machines can't wake each other's waiters" "$(cat "$work/out")"
 LIMIT=300 vshmem up -n 2 --transport dax --pool-size 64M >"$work/up" 2>&1
 equal "two machines come up" 0 $?
 contains "up says how they have the pool" "by dax: it is cached, and waiters look every 2 ms" \
     "$(cat "$work/up")"
-equal "a machine has it as a device of its own kernel's making" "64M cached, nap /dev/dax0.0" \
+equal "a machine has it as a device of its own kernel's making" "64M cached, poll /dev/dax0.0" \
     "$(vshmem exec vm1 -- "$VSHMEM_BIN" pool ls | awk '$1 == "default" { print $2, $5, $6, $7 }')"
 
 # Moved, it would have the pool as it was, and write that over what others have.
@@ -68,7 +68,7 @@ large=large-$VSHMEM_CLUSTER
 on_large() { LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=$large "$@"; }
 vshmem pool create "$large" --size 512M --dax --align 2M --limit shmmni=150
 code "a pool is granted as a DAX device" 0 vshmem grant "$large" vm1
-contains "which the machine's kernel makes" "$large 512M 512M 600 cached, nap /dev/dax1.0" \
+contains "which the machine's kernel makes" "$large 512M 512M 600 cached, poll /dev/dax1.0" \
     "$(vshmem exec vm1 -- "$VSHMEM_BIN" pool ls | tr -s ' ')"
 vshmem exec -u root vm1 -- "$MACHINES_TARGET/release/transport-contract" "$large" >"$work/contract" 2>&1
 equal "the transport keeps its contract in large pages" 0 $?

@@ -13,7 +13,7 @@ LIMIT=300 vshmem up -n 1 --no-net --driver none >"$work/up" 2>&1 || {
     failed "a machine without the driver comes up" "$(cat "$work/up")"
     return
 }
-contains "without the driver the pool's memory is mapped as a device's, uncached" "uncached, nap" \
+contains "without the driver the pool's memory is mapped as a device's, uncached" "uncached, poll" \
     "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
 cp "$MACHINES_ROOT/packaging/60-vshmem.rules" "$work/60-vshmem.rules"
 # Where other users can get at it.

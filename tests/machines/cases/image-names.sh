@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # lib.sh sets it
-# Images by name and by address: from a mirror of the test's own, into a cache of its own. What can't be booted
-# ends as soon as it would be, and tells so that the image was here.
+# Images by name and by address: from a mirror of the test's own, into a cache of its own. What can't be
+# booted ends as soon as it would be, and tells so that the image was here.
 
 cluster=$VSHMEM_CLUSTER
 export VSHMEM_CLUSTER=${cluster}n
@@ -40,9 +40,10 @@ contains "which says what there is" \
 contains "help has it" "--image <IMAGE>" "$(vshmem up --help)"
 equal "so does completion" "debian/12 debian/13" "$(cd / && _VSHMEM_COMPLETE=fish "$VSHMEM_BIN" -- vshmem up \
     --image debian/ | sort | xargs)"
-contains "a plan says what would be downloaded" "download one/1 from $address/one.img
+code "a plan says what would be downloaded" 0 vshmem up -n 1 --image one/1 --dry-run
+contains "and what would boot it" "download one/1 from $address/one.img
 make     the pool default: 1G
-start    vm0: 1 core, 512M of memory, pools default, it boots one/1" "$(vshmem up -n 1 --image one/1 --dry-run 2>&1)"
+start    vm0: 1 core, 512M of memory, pools default, it boots one/1" "$(cat "$work/out")"
 equal "and does not" "" "$(find "$cache" -name '*.img' -o -name '*.partial')$(cat "$work/asked")"
 code "nor is it for machines that are refused" 125 vshmem up -n 1 --memory 9999G --image one/1
 equal "of which the mirror hears nothing" "" "$(cat "$work/asked")"
@@ -53,7 +54,8 @@ contains "which is said with its package" "apt-get install curl" "$(cat "$work/o
 
 code "a machine boots what is downloaded by name" 125 boot one/1
 contains "as far as that goes" "$no_system" "$(cat "$work/out")"
-contains "it says from where, and that the checksum is right" "vshmem up: downloading one/1 from $address/one.img
+contains "it says from where, and that the checksum is right" \
+    "vshmem up: downloading one/1 from $address/one.img
 vshmem up: one/1 is here, and its sha512 is right" "$(cat "$work/out")"
 equal "there is no line of progress where there is no terminal" 0 "$(grep -c " a second" "$work/out")"
 equal "it is in the cache" "$(sha512sum <"$mirror/one.img")" "$(sha512sum <"$(echo "$images"/one_1_*.img)")"
@@ -67,7 +69,8 @@ cat >"$work/named.toml" <<TOML
 name = "cloud"
 image = "one/1"
 TOML
-contains "a file names it as well" "it boots $(echo "$images"/one_1_*.img)" "$(vshmem up "$work/named.toml" --dry-run 2>&1)"
+contains "a file names it as well" "it boots $(echo "$images"/one_1_*.img)" \
+    "$(vshmem up "$work/named.toml" --dry-run 2>&1)"
 
 cp "$mirror/one.img" "$mirror/wrong.img"
 (cd "$mirror" && sha512sum wrong.img >WRONG)
@@ -80,7 +83,8 @@ equal "and not kept" 1 "$(find "$images" -type f | wc -l)"
 sum=$(sha256sum <"$mirror/one.img" | cut -d ' ' -f 1)
 : >"$mirror/one.img.slow"
 : >"$work/asked"
-shown=$(on_terminal "wait:of 1.9M (1" "send:\\x03" -- "$VSHMEM_BIN" up -n 1 --no-net --timeout 3 --image "$address/one.img#sha256=$sum")
+shown=$(on_terminal "wait:of 1.9M (1" "send:\\x03" -- \
+    "$VSHMEM_BIN" up -n 1 --no-net --timeout 3 --image "$address/one.img#sha256=$sum")
 contains "a terminal shows how far it is" " of 1.9M (" "$shown"
 contains "ctrl-C ends it" "interrupted" "$shown"
 contains "as a signal does" "code 130" "$shown"
@@ -109,8 +113,8 @@ code "without a network, what is in the cache boots" 125 boot one/1
 contains "as before" "$no_system" "$(cat "$work/out")"
 rm "$images"/one_1_*.img
 code "what is not can't be had" 125 boot one/1
-contains "which says why, and what to do" "one/1 could not be downloaded from $address/SHA512SUMS: Failed to connect" \
-    "$(cat "$work/out")"
+contains "which says why, and what to do" \
+    "one/1 could not be downloaded from $address/SHA512SUMS: Failed to connect" "$(cat "$work/out")"
 contains "a file" "download the image elsewhere, and name the file" "$(cat "$work/out")"
 contains "or a mirror" "/etc/vshmem/images.toml can name a mirror" "$(cat "$work/out")"
 nothing_left "nothing is left"

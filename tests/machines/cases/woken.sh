@@ -23,7 +23,7 @@ if ! grep -q "wake each other" "$work/up"; then
 fi
 contains "up says that waiters are woken" "machines wake each other's waiters" "$(cat "$work/up")"
 equal "and ps does" yes "$(vshmem ps -l | awk 'NR == 2 { print $8 }')"
-contains "a machine maps its pool cached, and can be rung" "cached, woken" \
+contains "a machine maps its pool cached, and can be rung" "cached, sleep" \
     "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
 
 in_machine() { # in_machine VM WORD...

@@ -23,7 +23,8 @@ if [ -n "${MPI_FULL:-}" ]; then
     for mpi in mpich openmpi; do
         mkdir -p "$work/system/given/deb"
         cp "${packages[@]}" "$work/system/given/deb"
-        cp "$MPI_HERE/new-user.sh" "$MACHINES_ROOT/tests/lib/blocks.sh" "$MACHINES_ROOT/docs/guide-mpi.md" /etc/resolv.conf "$work/system/given"
+        cp "$MPI_HERE/new-user.sh" "$MACHINES_ROOT/tests/lib/blocks.sh" "$MACHINES_ROOT/docs/guide-mpi.md" \
+            /etc/resolv.conf "$work/system/given"
         holds "a new user of $mpi follows the guide to jobs on four machines" \
             as_root -- "$MACHINES_ROOT/tests/enter.sh" "$work/system" "$archive" /given/new-user.sh "$mpi"
         clean_up

@@ -18,8 +18,8 @@ nothing_stays "all jobs end"
 # A terminal shows what a job waits for that has printed nothing.
 late="sleep 2; exec $MPI_PROGRAMS/mpich/points 65536"
 shown=$(on_terminal -- "$VSHMEM_BIN" mpirun --mpi mpich -n 2 sh -c "$late")
-contains "a silent job says where MPI runs" $'\r\e[Kvshmem: MPI runs in vm0, vm1, and the program has printed nothing' \
-    "$shown"
+contains "a silent job says where MPI runs" \
+    $'\r\e[Kvshmem: MPI runs in vm0, vm1, and the program has printed nothing' "$shown"
 contains "until it prints" $'\r\e[Kpoints: 2 ranks on 2 hosts\nmodes are as before\ncode 0' "$shown"
 equal "and only to a terminal" "points: 2 ranks on 2 hosts" \
     "$(vshmem mpirun --mpi mpich -n 2 sh -c "$late" 2>&1)"
@@ -27,7 +27,8 @@ qemu=$(pid_of vm1)
 kill -STOP "$qemu"
 shown=$(on_terminal "wait:vshmem: waiting for vm1 to answer" "run:kill -CONT $qemu" -- \
     "$VSHMEM_BIN" mpirun -n 2 "$MPI_PROGRAMS/mpich/points" 65536)
-contains "it names a machine that does not answer" $'points: 2 ranks on 2 hosts\nmodes are as before\ncode 0' "$shown"
+contains "it names a machine that does not answer" \
+    $'points: 2 ranks on 2 hosts\nmodes are as before\ncode 0' "$shown"
 nothing_stays "these jobs end"
 
 # The next release of an MPI must not stop anybody: Debian's MPICH, whose files say that it is another one.

@@ -7,7 +7,7 @@ joined vm0 vm1
 for name in vm0 vm1; do
     have work "$name"
     eventually "and is ready, says XenStore" grep -q "Domain $(id_of "$name") is ready: work" /tmp/own.work
-    contains "pool ls in $name" "cached, woken" "$(ask "$name" 'vshmem pool ls')"
+    contains "pool ls in $name" "cached, sleep" "$(ask "$name" 'vshmem pool ls')"
 done
 
 ask vm0 "$(on_pool work "perl tell.pl 'good morning'")"

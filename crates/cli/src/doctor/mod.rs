@@ -9,7 +9,7 @@ pub use daemon::Daemon;
 use crate::args::ClusterArg;
 use crate::complete::values;
 use crate::json::print_document;
-use crate::output::print;
+use crate::output::{print, print_wrapped};
 use crate::table::Table;
 use clap::builder::PossibleValuesParser;
 use clap::Args;
@@ -127,7 +127,7 @@ pub fn doctor(doctor: Doctor) -> Result<u8> {
         return print(&list()).map(|()| 0);
     }
     if let Some(id) = &doctor.explain {
-        return print(&by_id(id).map_or_else(page, explain)).map(|()| 0);
+        return print_wrapped(&by_id(id).map_or_else(page, explain)).map(|()| 0);
     }
     if !doctor.vm.is_empty() {
         return in_machines(&doctor);
@@ -158,7 +158,7 @@ pub fn doctor(doctor: Doctor) -> Result<u8> {
     }
     match doctor.json {
         true => print_document(Report { findings: &found })?,
-        false => print(&describe(&found))?,
+        false => print_wrapped(&describe(&found))?,
     }
     Ok(if found.iter().any(|it| it.verdict == Outcome::Costs) { COSTS } else { 0 })
 }
@@ -304,7 +304,7 @@ fn report(done: &[Done], word: &str) -> Result<u8> {
             Done::No(why) => {
                 // In the order in which things were done.
                 let _ = io::stdout().flush();
-                eprintln!("vshmem: not {word}: {why}");
+                tell!("vshmem: not {word}: {why}");
                 code = COSTS;
             }
         }
@@ -357,4 +357,40 @@ fn in_machines(doctor: &Doctor) -> Result<u8> {
         code = code.max(run::run(&[job], options)?);
     }
     Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::wrapped;
+    use std::fs;
+    use std::path::Path;
+
+    /// What is shown of a host in whose files this was planted, as the file in tests/screens has it;
+    /// SCREENS_WRITE=1 writes that anew.
+    #[test]
+    fn findings_fit_terminals() {
+        let root = std::env::temp_dir().join(format!("vshmem-screen-{}", std::process::id()));
+        for (file, text) in [("sys/kernel/mm/ksm/run", "1\n"), ("sys/kernel/mm/ksm/pages_sharing", "4711\n")]
+        {
+            let path = root.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let system = System::below(&root);
+        let checks = ["ksm", "numa-balancing", "cx16"].map(|id| by_id(id).unwrap());
+        let found = checks.map(|check| examine_one(check, &system, &Live, &Saved::default()));
+        fs::remove_dir_all(&root).unwrap();
+        assert!(found.iter().any(|it| it.verdict == Outcome::Costs));
+        let screens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/screens");
+        for columns in [80, 120] {
+            let said = wrapped(&describe(&found), columns);
+            assert!(said.lines().all(|line| line.chars().count() <= columns), "{said}");
+            let file = screens.join(format!("doctor-{columns}.txt"));
+            if std::env::var_os("SCREENS_WRITE").is_some() {
+                fs::write(&file, &said).unwrap();
+            }
+            assert_eq!(fs::read_to_string(&file).unwrap(), said);
+        }
+    }
 }

@@ -26,14 +26,14 @@ pub fn mpirun(mpirun: Mpirun) -> Result<u8> {
     }
     for it in &plan.settings {
         if let Some(harm) = it.harm {
-            eprintln!("vshmem: warning: {}={}: {harm}.", it.name, it.value.to_string_lossy());
+            tell!("vshmem: warning: {}={}: {harm}.", it.name, it.value.to_string_lossy());
         }
     }
     let begin = |log| Watch::begin(&plan.hosts, log, plan.situation.mixed, &plan.settings);
     let watch = plan.situation.log.as_deref().map(begin);
     let code = run(&plan)?;
     if let Some(file) = plan.invisible_file().filter(|_| code != 0) {
-        eprintln!(
+        tell!(
             "vshmem: the machines do not see {}. They see what is shared with them when they are started: vshmem up --share DIR",
             file.display()
         );

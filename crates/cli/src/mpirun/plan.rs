@@ -60,9 +60,7 @@ impl Plan {
         let choice = job.mpi.as_deref().map_or(Choice::Program, Choice::parse);
         let mpi = Mpi::find(&files, &job.line.command[0], &choice)?;
         if let Some(what) = mpi.untested() {
-            eprintln!(
-                "vshmem: warning: {what}. If the job fails where a tested version succeeds, report it."
-            );
+            tell!("vshmem: warning: {what}. If the job fails where a tested version succeeds, report it.");
         }
         let identity = identity(&job.how)?;
         let groups: BTreeSet<&Option<String>> = hosts.iter().map(|host| &host.pool).collect();

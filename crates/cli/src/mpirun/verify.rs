@@ -72,7 +72,7 @@ impl<'a> Watch<'a> {
             if let (Some(before), Some(after)) = (before, traffic(&files)) {
                 let bytes = after.saturating_sub(*before);
                 group.bytes = group.bytes.max(bytes);
-                eprintln!("vshmem: {}: {bytes} bytes passed its network, the launcher's included", host.name);
+                tell!("vshmem: {}: {bytes} bytes passed its network, the launcher's included", host.name);
             }
         }
         let alone = groups.len() == 1;
@@ -81,10 +81,10 @@ impl<'a> Watch<'a> {
             let (hosts, ranks, bytes) = (group.hosts.len(), group.ranks, group.bytes);
             let seen = GroupJob { alone, hosts, ranks, bytes, harm: self.harm.as_deref() };
             let said = group.transports.summary(code);
-            eprintln!("vshmem: {}: ranks with the pool {pool} {said}", group.hosts.join(","));
+            tell!("vshmem: {}: ranks with the pool {pool} {said}", group.hosts.join(","));
             let fault = group.transports.fault(&seen);
             if let Some(doubt) = group.transports.doubt(&seen).filter(|_| fault.is_none()) {
-                eprintln!("vshmem: warning: {bytes} bytes passed a network, and {doubt}.");
+                tell!("vshmem: warning: {bytes} bytes passed a network, and {doubt}.");
             }
             faults.extend(fault.map(|why| format!("the pool {pool}: {why}")));
         }

@@ -23,6 +23,9 @@ pub enum Sort {
     Id,
 }
 
+/// Columns of pools that a narrow terminal lacks.
+const LESS_OF_POOLS: [&str; 4] = ["IN SEGMENTS", "RECV/s", "SIZE", "SENT/s"];
+
 /// The user's choices.
 pub struct View {
     /// The order of IPC objects.
@@ -52,11 +55,14 @@ struct Row {
     id: i32,
 }
 
-/// The whole display, for output that is not a terminal.
-pub fn text(view: &View, samples: &[Sample]) -> String {
+/// The whole display as text, of as many columns as fit if there is a `width`.
+pub fn text(view: &View, samples: &[Sample], width: Option<usize>) -> String {
+    let width = width.unwrap_or(usize::MAX);
     let mut out = headline(samples) + "\n";
-    let sections = [("Pools", pools(samples)), ("Kernels", kernels(samples))];
-    let last = [("IPC objects", objects(view, samples)), ("Waiting threads", threads(samples))];
+    let pools = pools(samples).within(width, &LESS_OF_POOLS);
+    let sections = [("Pools", pools), ("Kernels", kernels(samples).within(width, &["PEER", "SINCE"]))];
+    let objects = objects(view, samples).within(width, &["KEY", "USED", "RECV/s"]);
+    let last = [("IPC objects", objects), ("Waiting threads", threads(samples).within(width, &["SINCE"]))];
     for (title, rows) in sections.into_iter().chain(last) {
         out.push_str(&format!("\n{title}\n{}", rows.layout()));
     }
@@ -68,7 +74,7 @@ pub fn lines(view: &mut View, samples: &[Sample], width: usize, height: usize) -
     let mut out = vec![Line::heading(headline(samples)), Line::plain(help(view))];
     // Pools and kernels get at most a third of the height.
     let single = if samples.len() > 1 { "" } else { "POOL" };
-    let pools = pools(samples).within(width, &["IN SEGMENTS", "RECV/s", "SIZE", "SENT/s"]);
+    let pools = pools(samples).within(width, &LESS_OF_POOLS);
     let kernels = kernels(samples).within(width, &["PEER", single, "SINCE"]);
     for table in [pools, kernels] {
         out.push(Line::plain(String::new()));

@@ -6,7 +6,7 @@ mod watch;
 mod web;
 
 use crate::complete::values;
-use crate::output::print;
+use crate::output::{columns, print};
 use clap::Args;
 use frame::{Sort, View};
 use schemars::JsonSchema;
@@ -96,7 +96,7 @@ pub fn top(top: &Top) -> Result<u8> {
             let interval = interval.as_secs_f64();
             Document::line(Line { interval, pools })
         } else {
-            format!("{}\n", frame::text(&view, &watch.samples))
+            format!("{}\n", frame::text(&view, &watch.samples, columns()))
         };
         if !print_or_end(&text)? || top.once {
             return Ok(0);

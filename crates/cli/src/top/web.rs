@@ -100,7 +100,7 @@ pub fn serve(mut watch: Watch, address: &str, interval: Duration) -> Result<u8> 
     interrupt::watch();
     let at = endpoint.address.clone();
     print(&format!("http://{at}/?token={token}\n"))?;
-    eprintln!("Open it in a browser of this host; ctrl-C ends it. From elsewhere: ssh -L {at}:{at} HOST");
+    tell!("Open it in a browser of this host; ctrl-C ends it. From elsewhere: ssh -L {at}:{at} HOST");
     let examined = Examined::begin();
     let mut last: Option<(Instant, String)> = None;
     loop {

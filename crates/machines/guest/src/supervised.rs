@@ -22,7 +22,7 @@ pub struct Supervised {
 impl Supervised {
     /// The process of the machine's front end, which is due at once.
     pub fn front_end(settings: &Settings) -> Supervised {
-        Supervised::new("the front end", table::of(&settings.launcher).front_end(settings.uid))
+        Supervised::new("vshmem agent --guest", table::of(&settings.launcher).front_end(settings.uid))
     }
 
     /// The process of `vshmem` with these arguments, which is due at once.

@@ -122,9 +122,9 @@ const MEMBER_METRICS: [MemberMetric; 3] = [
 /// All metrics. `served` is the number of pools that are served; `pools` may be some of them.
 pub fn text(served: usize, pools: &[&Pool], since: u64) -> String {
     let mut text = Text::default();
-    text.metric("build_info", "gauge", "Version of the back end.");
+    text.metric("build_info", "gauge", "Version of vshmem agent.");
     text.value("build_info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
-    text.metric("agent_start_time_seconds", "gauge", "When the back end began, since the epoch.");
+    text.metric("agent_start_time_seconds", "gauge", "When vshmem agent began, since the epoch.");
     text.value("agent_start_time_seconds", &[], since);
     text.metric("pools", "gauge", "Pools that are served.");
     text.value("pools", &[], served);

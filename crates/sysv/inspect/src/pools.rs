@@ -79,7 +79,7 @@ impl Access {
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let memory = if self.cached { "cached" } else { "uncached" };
-        let waiters = if self.woken { "woken" } else { "nap" };
+        let waiters = if self.woken { "sleep" } else { "poll" };
         write!(f, "{memory}, {waiters}")
     }
 }

@@ -185,7 +185,7 @@ errors! {
     /// The table of members is full.
     Full = ENOSPC, "64 kernels use this pool already: make another pool.";
     /// Nobody has marked the device's file, and this user may not.
-    Unmarked = EACCES of EACCES | EPERM, "Nothing tells this machine from others yet, and only the owner of the device's file can change that: run the front end (vshmem agent --guest), or load vshmem.ko.";
+    Unmarked = EACCES of EACCES | EPERM, "Nothing tells this machine from others yet, and only the owner of the device's file can change that: run vshmem agent --guest, or load vshmem.ko.";
     /// The device's file can't be opened once more.
     Descriptors = ENOMEM, "The pool's file can't be opened a second time: raise the limit on open files.";
     /// Another process of this machine has begun to join, and stands still.

@@ -54,7 +54,10 @@ impl Description {
             cold: self.cold.unwrap_or(false),
         };
         if let (Some(true), Some(transport)) = (self.doorbell, &options.pools[0].transport) {
-            return Err(Fault::new(&["doorbell"], format!("there are no doorbells with {transport}")));
+            return Err(Fault::new(
+                &["doorbell"],
+                format!("by {transport} machines can't wake each other's waiters (doorbells)"),
+            ));
         }
         launcher.check(&options).map_err(|refusal| self.fault(refusal))?;
         Ok((launcher, options))

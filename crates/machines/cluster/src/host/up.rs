@@ -417,7 +417,7 @@ fn check_doorbells(
         record.machines.iter().try_for_each(|it| serving::sockets(launcher, record, &it.pools).map(drop));
     match served {
         Err(error) if options.doorbell.is_none() => {
-            report(&format!("no doorbells: {error}"));
+            report(&format!("machines can't wake each other's waiters, which look every 2 ms: {error}"));
             record.doorbell = false;
             let machines = record.machines.iter_mut();
             machines
@@ -435,7 +435,7 @@ fn check_doorbells(
         Some(driver) if launcher.wakes(record) => {
             format!("machines wake each other's waiters ({})", driver.display())
         }
-        Some(driver) => format!("no doorbells: waiters look every 2 ms ({})", driver.display()),
+        Some(driver) => format!("machines can't wake each other's waiters, which look every 2 ms ({})", driver.display()),
         None => "no vshmem.ko for this kernel: waiters look every 2 ms, and pools are mapped uncached (see kmod/README.md)".into(),
     });
     Ok(())

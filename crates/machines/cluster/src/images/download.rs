@@ -1,16 +1,34 @@
-//! Getting an image: what comes is kept in a file `.partial`, from which the next try goes on, and has its name
-//! once its checksum is right.
+//! Getting an image: what comes is kept in a file `.partial`, from which the next try goes on. It gets its
+//! name once its checksum is right.
 
 use super::curl::{self, Transfer};
 use super::digest::Digest;
 use super::reference::{Address, Place};
-use super::store::Step;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use vshmem_base::error::{error, Error, Explain, Result};
 use vshmem_base::interrupt;
 use vshmem_base::lock::{is_at, lock_file};
 use vshmem_base::size;
+
+/// The end of the names of images in the cache.
+pub const ENDING: &str = ".img";
+
+/// Progress of getting images.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// A message for the user.
+    Message(String),
+    /// Something that the user should know.
+    Warning(String),
+    /// So many bytes of an image have come, of so many if that is known.
+    Part {
+        /// Bytes that have come.
+        done: u64,
+        /// Bytes of the image.
+        total: Option<u64>,
+    },
+}
 
 /// An image that is to be had.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +63,7 @@ impl Wanted {
 
 /// The name that an image has in the cache.
 pub fn file_name(stem: &str, digest: &Digest) -> String {
-    format!("{stem}{}{}", digest.short(), super::store::ENDING)
+    format!("{stem}{}{}", digest.short(), ENDING)
 }
 
 /// Has an image in this directory; its path.

@@ -3,12 +3,12 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | [`reference`] | what a description says of an image: a path, a name or an address |
-//! | [`table`] | the images that have a name |
-//! | [`digest`] | checksums |
-//! | [`store`] | the cache |
-//! | [`download`] | getting an image into it |
-//! | [`curl`] | the program that transfers files |
+//! | `reference` | what a description says of an image: a path, a name or an address |
+//! | `table` | the images that have a name |
+//! | `digest` | checksums |
+//! | `store` | the cache |
+//! | `download` | getting an image into it |
+//! | `curl` | the program that transfers files |
 
 mod curl;
 mod digest;
@@ -19,4 +19,5 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 
-pub use store::{Images, Step};
+pub use download::Step;
+pub use store::Images;

@@ -2,7 +2,7 @@
 
 use super::curl;
 use super::digest::Digest;
-use super::download::{download, file_name, Expected, Wanted};
+use super::download::{download, file_name, Expected, Step, Wanted, ENDING};
 use super::reference::{Address, Place, Reference};
 use super::table::{Entry, Table};
 use std::fs;
@@ -12,26 +12,8 @@ use vshmem_base::error::{error, Explain, Result};
 use vshmem_hypervisor::boot::image::{Image, System};
 use vshmem_hypervisor::launcher::options::ClusterOptions;
 
-/// The end of the names of images in the cache.
-pub const ENDING: &str = ".img";
 /// The longest part of an address's file name that is kept in the name in the cache.
 const MAX_STEM: usize = 60;
-
-/// Progress of getting images.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
-    /// A message for the user.
-    Message(String),
-    /// Something that the user should know.
-    Warning(String),
-    /// So many bytes of an image have come, of so many if that is known.
-    Part {
-        /// Bytes that have come.
-        done: u64,
-        /// Bytes of the image.
-        total: Option<u64>,
-    },
-}
 
 /// The images that are to be downloaded before a cluster can start.
 #[derive(Debug, Default)]

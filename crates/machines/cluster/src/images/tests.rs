@@ -1,8 +1,7 @@
 //! Downloads from a server of the test's own, and what is left in the cache.
 
 use super::digest::Digest;
-use super::download::{download, Expected, Wanted};
-use super::store::Step;
+use super::download::{download, Expected, Step, Wanted};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

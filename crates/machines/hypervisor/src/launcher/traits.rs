@@ -116,7 +116,7 @@ pub trait Launcher: Sync {
 
     /// Makes the back end serve a pool of a cluster; returns the socket that machines connect to.
     fn serve(&self, _record: &Record, _pool: &Path) -> Result<PathBuf> {
-        Err(Error::new("its machines need no back end"))
+        Err(Error::new("its machines need no vshmem agent"))
     }
 
     /// Stops serving a pool.

@@ -147,9 +147,9 @@ impl Launcher for Libvirt {
     fn serve(&self, record: &Record, pool: &Path) -> Result<PathBuf> {
         match RunsAs::ask(&uri::of(record))?.user() {
             None => doorbell::serve(pool),
-            Some(user) => {
-                Err(error!("libvirt's QEMU runs as the user {user}, and the back end serves its own only"))
-            }
+            Some(user) => Err(error!(
+                "libvirt's QEMU runs as the user {user}, and vshmem agent serves its own user only"
+            )),
         }
     }
 

@@ -178,7 +178,7 @@ impl<'a> Hotplug<'a> {
             Ok(answer) => answer,
         };
         let Some(answer) = answer else {
-            return Ok(Err("no front end in the machine listens (vshmem agent --guest)".into()));
+            return Ok(Err("nothing in the machine listens: vshmem agent --guest does not run there".into()));
         };
         if answer.ready.iter().any(|ready| ready == name) {
             return Ok(Ok(()));
@@ -258,7 +258,7 @@ impl<'a> Hotplug<'a> {
             return Ok(());
         }
         let machine = &self.machine.name;
-        Err(error!("{machine} has the pool {name} with doorbells, and without KVM QEMU crashes when it loses those")
+        Err(error!("{machine} has the pool {name} by a device that wakes its waiters (a doorbell), and without KVM QEMU crashes when it loses that")
         .hint("Turn the machine off with --force or vshmem down. Pools that are granted later, or all with vshmem up --no-doorbell, can be revoked."))
     }
 

@@ -39,7 +39,7 @@ pub fn serve(pool: &Path) -> Result<PathBuf> {
     ensure(&program)?;
     let serve = Request::Serve { pool: pool.to_string_lossy().into_owned(), vectors: VECTORS };
     let socket = request(&program.directory, &serve)?;
-    socket.ok_or_else(|| Error::new("the back end does not say where it serves the pool"))
+    socket.ok_or_else(|| Error::new("vshmem agent does not say where it serves the pool"))
 }
 
 /// Gives a machine's name to the back end.

@@ -53,7 +53,7 @@ pub fn driver_error(status: &GuestStatus) -> Option<String> {
 fn request<T: DeserializeOwned>(socket: &Path, mut message: GuestRequest, timeout: Duration) -> Result<T> {
     let deadline = Instant::now() + timeout;
     let _lock = lock(socket)?;
-    let reach = || format!("could not reach the machine's front end at {}", socket.display());
+    let reach = || format!("could not reach vshmem agent --guest in the machine at {}", socket.display());
     let mut stream = UnixStream::connect(socket).explain(reach)?;
     message.id = request_id();
     let text = serde_json::to_string(&message).expect("a request is plain data");
@@ -71,7 +71,7 @@ fn request<T: DeserializeOwned>(socket: &Path, mut message: GuestRequest, timeou
         }
         let left = deadline.min(again).saturating_duration_since(now);
         if now >= deadline {
-            return Err(Error::new("the machine's front end does not answer"));
+            return Err(Error::new("vshmem agent --guest in the machine does not answer"));
         }
         stream.set_read_timeout(Some(left.max(MIN_TIMEOUT))).explain(reach)?;
         let mut bytes = [0; 4096];
@@ -97,11 +97,11 @@ pub fn parse_answer<T: DeserializeOwned>(line: &[u8], id: u64) -> Option<Result<
         return None;
     }
     if let Some(why) = answer.get("error").and_then(Value::as_str) {
-        let text = format!("the machine's front end refuses: {}", printable(why));
+        let text = format!("vshmem agent --guest in the machine refuses: {}", printable(why));
         return Some(Err(Error::new(text)));
     }
     Some(serde_json::from_value(answer).map_err(|e| {
-        error!("the machine's front end sent an answer that can't be understood: {e}")
+        error!("vshmem agent --guest in the machine sent an answer that can't be understood: {e}")
             .hint("Is it of another version?")
     }))
 }
@@ -110,7 +110,9 @@ pub fn parse_answer<T: DeserializeOwned>(line: &[u8], id: u64) -> Option<Result<
 fn lock(socket: &Path) -> Result<File> {
     let path = socket.with_extension("lock");
     let locked = interrupt::poll(LOCK_TIMEOUT, Duration::from_millis(2), || lock_file(&path, false))?;
-    locked.ok_or_else(|| Error::new("another command has used the machine's front end for too long"))
+    locked.ok_or_else(|| {
+        Error::new("another command has talked with vshmem agent --guest in the machine for too long")
+    })
 }
 
 /// A request id that is unlikely to be used by another one.

@@ -52,7 +52,7 @@ impl ShmLink {
                 "libvirt finds pools in {SHM} only, and {} can't be linked there: {why}",
                 pool.path.display()
             )
-            .hint("Pools on a hugetlbfs come with doorbells only (doorbell = true).")
+            .hint("Pools on a hugetlbfs take wake-ups between machines (doorbell = true).")
         })?;
         Ok(ShmLink { name, link: Some(link), _acl: acl })
     }

@@ -36,7 +36,7 @@ pub fn run(devices: &'static [&'static dyn Devices], owner: Option<u32>) -> Resu
     // SAFETY: takes nothing and always succeeds.
     if unsafe { libc::geteuid() } != 0 {
         return Err(Error::new(
-            "the front end gives names to the machine's devices, and only root may: start it as root, or by vshmem-agent-guest.service",
+            "vshmem agent --guest gives names to the machine's devices, and only root may: start it as root, or by vshmem-agent-guest.service",
         ));
     }
     let mut pools = Pools::new(devices, owner);

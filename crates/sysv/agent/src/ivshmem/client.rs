@@ -30,7 +30,7 @@ pub fn status(directory: &Directory) -> Result<Option<Status>> {
     };
     serde_json::from_str(&line)
         .map(Some)
-        .map_err(|e| error!("the back end's response can't be parsed ({e}): {line}"))
+        .map_err(|e| error!("the agent's response can't be parsed ({e}): {line}"))
 }
 
 /// Sends the back end any other request; returns the address that the response has.
@@ -40,7 +40,7 @@ pub fn status(directory: &Directory) -> Result<Option<Status>> {
 pub fn request(directory: &Directory, request: &Request) -> Result<Option<PathBuf>> {
     let line = ask(directory, request, TIMEOUT)?.ok_or_else(|| no_back_end(directory))?;
     let response: Response = serde_json::from_str(&line)
-        .map_err(|e| error!("the back end's response can't be parsed ({e}): {line}"))?;
+        .map_err(|e| error!("the agent's response can't be parsed ({e}): {line}"))?;
     match response.error {
         Some(error) => Err(Error::new(error)),
         None => Ok(response.socket.map(PathBuf::from)),
@@ -73,7 +73,7 @@ pub fn ensure(program: &Program) -> Result<bool> {
     drop((ours, theirs));
     match wait_until(|| Ok(status(directory)?.is_some()))? {
         true => Ok(started),
-        false => Err(error!("the back end does not answer; see {}", directory.log().display())),
+        false => Err(error!("vshmem agent does not answer; see {}", directory.log().display())),
     }
 }
 
@@ -122,14 +122,14 @@ pub fn restart_without(directory: &Directory, pools: &[String]) -> Result<()> {
         return Ok(());
     }
     let _ = fs::remove_file(&list);
-    Err(error!("no back end has started; see {}", directory.log().display()))
+    Err(error!("vshmem agent did not start; see {}", directory.log().display()))
 }
 
 /// Kills the back end. The keeper starts another.
 fn kill_back_end(directory: &Directory) -> Result<()> {
     let written = fs::read_to_string(directory.pid_file()).unwrap_or_default();
     let pid = written.trim().parse().ok().and_then(Pid::from_raw);
-    let failed = || "the back end does not answer, and could not be killed".to_string();
+    let failed = || "vshmem agent does not answer, and could not be killed".to_string();
     let pid = pid.ok_or_else(|| Error::new(failed()))?;
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
         // It is dead already.
@@ -146,7 +146,7 @@ fn kill_back_end(directory: &Directory) -> Result<()> {
 }
 
 fn no_back_end(directory: &Directory) -> Error {
-    error!("there is no back end in {}; start one with vshmem agent", directory.path().display())
+    error!("no agent serves pools in {}; start one with vshmem agent", directory.path().display())
 }
 
 /// Sends a request, and waits so long for the response; `None` if there is no back end.

@@ -31,13 +31,13 @@ pub fn run(program: &Program, mut back_end: Connection) -> io::Result<()> {
             (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE)
         };
         if was_running {
-            eprintln!("vshmem agent: the back end has died; another one is started");
+            eprintln!("vshmem agent: the agent has died; another one is started");
         }
         sleep(pause);
         let (ours, theirs) = Connection::pair()?;
         // After a failure, the next round finds the other end closed, and tries again.
         if let Err(error) = program.start(Part::BackEnd, &theirs) {
-            eprintln!("vshmem agent: the back end could not be started: {error}");
+            eprintln!("vshmem agent: the agent could not be started: {error}");
         }
         drop(theirs);
         back_end = ours;

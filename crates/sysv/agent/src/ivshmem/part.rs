@@ -18,6 +18,8 @@ pub fn run_part(program: &Program, part: Part, link: RawFd) -> Result<()> {
         .explain(|| "the descriptor given with --link can't be used".into())?;
     match part {
         Part::BackEnd => server::serve(program, connection),
-        Part::Keeper => keeper::run(program, connection).explain(|| "the keeper can't go on".into()),
+        Part::Keeper => {
+            keeper::run(program, connection).explain(|| "what restarts the agent can't go on".into())
+        }
     }
 }

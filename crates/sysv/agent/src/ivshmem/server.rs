@@ -106,7 +106,7 @@ impl<'a> Server<'a> {
         let lock = match stored.take(LOCK).pop() {
             Some(lock) => lock,
             None => program.directory.try_lock()?.ok_or_else(|| {
-                error!("there is a back end in {} already", program.directory.path().display())
+                error!("an agent serves pools in {} already", program.directory.path().display())
             })?,
         };
         let control = match stored.take(CONTROL).pop() {
@@ -291,7 +291,7 @@ impl<'a> Server<'a> {
 
     fn tell_keeper(&self, letter: u8, label: &str, fds: &[BorrowedFd<'_>]) {
         if let Err(error) = self.keeper.send(letter, label, fds) {
-            self.log(&format!("the keeper can't be reached: {error}"));
+            self.log(&format!("the process that restarts this one can't be reached: {error}"));
         }
     }
 
@@ -318,8 +318,8 @@ impl<'a> Server<'a> {
         if !matches!(self.keeper.receive(), Ok(None) | Err(_)) {
             return Ok(());
         }
-        self.log("the keeper has died; another one is started");
-        let failed = || "could not start a keeper".to_string();
+        self.log("the process that restarts this one has died; another one is started");
+        let failed = || "could not start the process that restarts this one".to_string();
         let (ours, theirs) = Connection::pair().explain(failed)?;
         self.program.start(Part::Keeper, &theirs).explain(failed)?;
         drop(theirs);

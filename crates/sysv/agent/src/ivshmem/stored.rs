@@ -34,7 +34,7 @@ pub struct StoredFds {
 impl StoredFds {
     /// Fetches them from the keeper.
     pub fn fetch(keeper: &Connection) -> Result<StoredFds> {
-        let failed = || "the keeper does not hand over what it has".to_string();
+        let failed = || "the process that restarts this one does not hand over what it has".to_string();
         keeper.send(FETCH, "", &[]).explain(failed)?;
         let mut entries = BTreeMap::new();
         loop {

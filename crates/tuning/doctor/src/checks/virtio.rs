@@ -74,7 +74,7 @@ pub const PACKED: Check = Check {
     by_hand: "cut -c35 /sys/bus/virtio/devices/*/features",
     remedy: "start the machine with packed=on for its network cards",
     class: Class::MachineRestart,
-    risk: "a back end may not take it (vhost in the kernel does not)",
+    risk: "not all that serves such a device takes it (vhost in the kernel does not)",
     source: SPEC,
     causes: &[],
     look: packed,

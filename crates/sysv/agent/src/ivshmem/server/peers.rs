@@ -47,7 +47,7 @@ impl Server<'_> {
         let peer = Peer { socket, eventfds, name, behind: false };
         served.add_peer(slot, peer, pid);
         if let Err(error) = stored {
-            self.log(&format!("the keeper can't be reached: {error}"));
+            self.log(&format!("the process that restarts this one can't be reached: {error}"));
         }
         Ok(())
     }
