@@ -220,6 +220,13 @@ if [ "$(id -u)" -eq 0 ]; then
     fi
 fi
 
+# docs/guide-start-fast.md, as it is printed there.
+blocks_of "$MACHINES_ROOT/docs/guide-start-fast.md" "Start fast: templates" "$work/guide"
+as_user_in of-guide
+types "$work/guide/1.sh"
+types "$work/guide/2.sh"
+cd "$work" || exit 1
+
 nothing_left "nothing is left of templates"
 export VSHMEM_CLUSTER=$cluster
 if [ -n "$old_cache" ]; then export XDG_CACHE_HOME=$old_cache; else unset XDG_CACHE_HOME; fi
