@@ -1,6 +1,6 @@
 #!/bin/sh
-# fuzz.sh [TARGET...]: replays what is kept of earlier runs, then fuzzes each target (backend, pool, root, texts)
-# for a while.
+# fuzz.sh [TARGET...]: replays what is kept of earlier runs, then fuzzes each target (backend, pool, root,
+# texts) for a while.
 #
 # SECONDS_EACH=60   for each target; 0 only replays
 # FUZZ_SEED=N       begins with this seed, not with one by chance

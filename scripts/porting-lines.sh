@@ -29,6 +29,6 @@ sources() { # sources PATH...: the files of Rust there, but for those that are t
     echo "| lines of its broker | in the kernel | $(broker ivshmem) | $(broker xen) |" \
         "$(broker dax.rs), in machines |"
     echo "| lines of its command | | $(lines crates/cli/src/agent.rs) | $(lines crates/cli/src/xen.rs) | |"
-    echo "| lines of its launcher | | $(launcher qemu) (\`qemu\`) + $(templates qemu) for templates, optional |" \
-        "$(launcher xen) (\`xen\`) | |"
+    echo "| lines of its launcher | | $(launcher qemu) (\`qemu\`) + $(templates qemu) for templates," \
+        "optional | $(launcher xen) (\`xen\`) | |"
 }

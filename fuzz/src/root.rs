@@ -9,7 +9,8 @@ use vshmem_root::serve::{serve, Export, MAX_REQUEST};
 use vshmem_root::tree::sealed;
 use vshmem_root::{Image, Tree};
 
-/// The most bytes that a session writes before its end is near: an answer for each byte that a client has said.
+/// The most bytes that a session writes before its end is near: an answer for each byte that a client has
+/// said.
 const MOST: usize = 64 << 20;
 /// Chunks of sparse files of which an image is made; more of them take only time.
 const FEW_CHUNKS: u64 = 1 << 16;

@@ -4,11 +4,11 @@
 #   tests/root/run.sh               all tests, with Debian's newest kernel of 6.1
 #   tests/root/run.sh TEST...       only these: compare restart save system changed; speed and 9p measure
 #
-# ROOT_KERNEL is a directory with another kernel: boot/vmlinuz-VERSION and lib/modules, as its package unpacks.
-# VSHMEM is the command, by default the one that was built last. ROOT_KVM=1 uses KVM.
+# ROOT_KERNEL is a directory with another kernel: boot/vmlinuz-VERSION and lib/modules, as its package
+# unpacks. VSHMEM is the command, by default the one that was built last. ROOT_KVM=1 uses KVM.
 #
-# Needs gcc, qemu-system-x86, busybox-static, cpio and kmod, and apt for the kernel. What is missing is said, and
-# the suite skipped; with CI=true that is a failure.
+# Needs gcc, qemu-system-x86, busybox-static, cpio and kmod, and apt for the kernel. What is missing is
+# said, and the suite skipped; with CI=true that is a failure.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -69,7 +69,8 @@ add_module() { # add_module NAME
     esac
 }
 
-mkdir -p "$work/initramfs.d/bin" "$work/initramfs.d/modules" "$work/initramfs.d/dev" "$work/initramfs.d/proc" \
+mkdir -p "$work/initramfs.d/bin" "$work/initramfs.d/modules" "$work/initramfs.d/dev" \
+    "$work/initramfs.d/proc" \
     "$work/initramfs.d/sys"
 for module in crc32c_generic virtio_pci virtio_blk erofs overlay 9pnet_virtio 9p; do
     add_module "$module"

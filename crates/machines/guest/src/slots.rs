@@ -1,4 +1,5 @@
-//! PCIe slots in which devices have come to be that the kernel has not seen: those of a machine that has thawed.
+//! PCIe slots in which devices have come to be that the kernel has not seen: those of a machine that has
+//! thawed.
 //!
 //! The firmware has found the slots empty, and has left their power off (PCI Express Base Specification,
 //! 7.5.3.10, "Slot Control Register"). What is in such a slot answers to nobody.
