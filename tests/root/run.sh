@@ -70,8 +70,7 @@ add_module() { # add_module NAME
 }
 
 mkdir -p "$work/initramfs.d/bin" "$work/initramfs.d/modules" "$work/initramfs.d/dev" \
-    "$work/initramfs.d/proc" \
-    "$work/initramfs.d/sys"
+    "$work/initramfs.d/proc" "$work/initramfs.d/sys"
 for module in crc32c_generic virtio_pci virtio_blk erofs overlay 9pnet_virtio 9p; do
     add_module "$module"
 done
