@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import signal
 import sys
@@ -111,7 +112,9 @@ def _measure(plan: Plan, store: Store, about: dict) -> int:
     finally:
         signal.signal(signal.SIGTERM, handler)
         about["beside"] = watch.told()
-        store.describe(about)
+        # The disk may be full, which is said already: then it stays unknown, as of a lab that is killed.
+        with contextlib.suppress(Failed):
+            store.describe(about)
     about["machine"]["versions"] |= channels.versions()
     about |= {"complete": True, "load after": system.load()}
     store.describe(about)

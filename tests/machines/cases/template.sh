@@ -8,7 +8,7 @@ vshmem down >/dev/null 2>&1
 export VSHMEM_CLUSTER=${cluster}t
 old_cache=${XDG_CACHE_HOME:-}
 clean_up() {
-    [ ! -d "$work/small" ] || umount "$work/small/vshmem/templates" 2>/dev/null
+    [ ! -d "$work/small" ] || umount "$work/small/vshmem/templates" 2>/dev/null || true
     vshmem down >/dev/null 2>&1 || true
 }
 copy_cache "$work/cache"
