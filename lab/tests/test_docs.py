@@ -116,7 +116,7 @@ def figures_in_text(page: str) -> set[tuple[str, str]]:
 
 
 def written() -> list[Path]:
-    """All that documents the product, but what has changed in it, and what papers say: test_papers.py."""
+    """All that documents the product, but changes, and what papers say (test_papers.py)."""
     pages = [*docs.pages(), *paths.ROOT.glob("docs/man/*"), *paths.ROOT.glob("examples/*.md")]
     return [page for page in pages if page.name not in ("CHANGELOG.md", "papers.md")]
 

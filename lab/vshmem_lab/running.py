@@ -112,7 +112,7 @@ def _measure(plan: Plan, store: Store, about: dict) -> int:
     finally:
         signal.signal(signal.SIGTERM, handler)
         about["beside"] = watch.told()
-        # The disk may be full, which is said already: then it stays unknown, as of a lab that is killed.
+        # The disk may be full, which is said already: it stays unknown, as of a lab that is killed.
         with contextlib.suppress(Failed):
             store.describe(about)
     about["machine"]["versions"] |= channels.versions()
