@@ -37,7 +37,8 @@ for file in bin/vshmem bin/vshmem-place bin/vshmem-balance \
 done
 # Each command has a page, and `vshmem help` tells of no other.
 "$root/bin/vshmem" help | sed -n '1,/^Options:/s/^  \([a-z]*\) .*/\1/p' >"$work/commands"
-printf '%s\n' balance lab place pool-create pool-ls pool-rm xen-own xen-join xen-withdraw >>"$work/commands"
+printf '%s\n' balance lab place pool-create pool-ls pool-rm template-ls template-make template-rm \
+    xen-own xen-join xen-withdraw >>"$work/commands"
 [ "$(wc -l <"$work/commands")" -gt 20 ] || fail "vshmem help tells of few commands"
 while read -r name; do
     MANPATH="$root/share/man" man -w "vshmem-$name" >/dev/null 2>"$work/log" ||
