@@ -72,15 +72,10 @@ def welch(one: Sequence[float], other: Sequence[float]) -> float:
     return float(stats.ttest_ind(one, other, equal_var=False).pvalue)
 
 
-@dataclass(frozen=True)
-class Difference:
-    """How another contender's samples compare with one's."""
+class Verdict:
+    """A comparison that rests on a test."""
 
-    ratio: float  # the other's by the one's
-    low: float  # of the 95 % interval of the ratio
-    high: float
-    p: float  # of the test that the verdict rests on; NaN if there are too few samples
-    welch_p: float
+    p: float  # that chance alone makes what was found; NaN if there are too few samples
 
     @property
     def known(self) -> bool:
@@ -91,6 +86,17 @@ class Difference:
     def real(self) -> bool:
         """Whether it is more than noise."""
         return self.known and self.p <= LEVEL
+
+
+@dataclass(frozen=True)
+class Difference(Verdict):
+    """How another contender's samples compare with one's."""
+
+    ratio: float  # the other's by the one's
+    low: float  # of the 95 % interval of the ratio
+    high: float
+    p: float  # of the test that the verdict rests on; NaN if there are too few samples
+    welch_p: float
 
 
 def sign_test(differences: np.ndarray) -> float:
@@ -113,21 +119,11 @@ def compare_turns(one: Sequence[float], other: Sequence[float]) -> Difference:
 
 
 @dataclass(frozen=True)
-class Spread:
+class Spread(Verdict):
     """How another contender's variance compares with one's."""
 
     ratio: float  # the other's by the one's
     p: float  # that both vary alike; NaN if there are too few samples
-
-    @property
-    def known(self) -> bool:
-        """Whether there are enough samples for a verdict."""
-        return not math.isnan(self.p)
-
-    @property
-    def real(self) -> bool:
-        """Whether it is more than chance."""
-        return self.known and self.p <= LEVEL
 
 
 def compare_spread(one: Sequence[float], other: Sequence[float]) -> Spread:
