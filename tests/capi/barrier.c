@@ -1,5 +1,5 @@
 /* Barriers and reductions, between processes and threads, and when a party dies. */
-#include "entered.h"
+#include "capi.h"
 #include <pthread.h>
 #include <vshmem.h>
 
@@ -209,29 +209,6 @@ static void come_and_go(void) {
     GIVES(vshm_barrier_remove(KEY + 2), 0);
 }
 
-static vshm_barrier *alone;
-
-static void meet_alone(void) {
-    double value = 1;
-    CHECK(vshm_barrier_wait(alone, NULL) == 1);
-    CHECK(vshm_reduce_double(alone, &value, 1, VSHM_SUM, NULL) == 0 && value == 1);
-}
-
-/* Whoever is last to arrive enters no kernel where nobody sleeps, nor to see that values are there.
- */
-static void last_to_arrive(void) {
-    pid_t child = fork();
-    if (child == 0) {
-        CHECK((alone = vshm_barrier_open(KEY + 3, 1)) != NULL);
-        meet_alone(), meet_alone();
-        count_system_calls();
-        CHECK(fewest_entered(meet_alone) == 0);
-        _exit(0);
-    }
-    wait_for_success(child);
-    GIVES(vshm_barrier_remove(KEY + 3), 0);
-}
-
 static double milliseconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -295,7 +272,6 @@ int main(void) {
     trouble();
     replaced();
     come_and_go();
-    last_to_arrive();
     sleepers();
     another_version();
     GIVES(vshm_barrier_remove(KEY), 0);

@@ -370,6 +370,7 @@ run "how a rank waits, sharing processors" VSHMEM_UCX_YIELD=1 LD_PRELOAD="$lib $
 run "how a rank waits, in a crowd of machines" VSHMEM_UCX_YIELD=sleep LD_PRELOAD="$lib $ucx" \
     "$programs/waits" "$programs/ucx/libtransport.so" sleeps
 linked "barriers and reductions" barrier
+linked "the last at a barrier enters no kernel" alone
 linked "loaded late" late "$lib"
 linked "cost of loading" cost "$lib"
 
