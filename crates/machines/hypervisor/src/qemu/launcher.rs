@@ -205,7 +205,7 @@ impl Launcher for Qemu {
         let settings = &starting::settings(&Qemu, record, index, links.is_some());
         let directory = &record.machine_directory(machine)?;
         let spec = spec::of_record(record, index, options, links, (settings, directory))?;
-        Thawing::of(record, index, &spec, options)?.prepare(&spec, report)
+        Thawing::of(record, index, &spec, options).prepare(&spec, report)
     }
 
     fn core_threads(&self, record: &Record, index: usize) -> Result<Vec<i32>> {
@@ -241,7 +241,7 @@ fn start(
     let plain = spec.pools.iter().filter(|pool| pool.doorbell.is_none());
     let grant_access = |user| plain.map(move |pool| TemporaryAcl::grant(pool.path, &[user])).collect();
     let acls: Vec<TemporaryAcl> = spec.user.map_or(Ok(vec![]), grant_access)?;
-    let (process, guard) = match Thawing::of(record, index, &spec, options)?.thaw(&mut spec, report)? {
+    let (process, guard) = match Thawing::of(record, index, &spec, options).thaw(&mut spec, report)? {
         Some(thawed) => thawed,
         None => program::start(&spec)?,
     };

@@ -52,13 +52,6 @@ impl Key {
         Ok(())
     }
 
-    /// Adds what is in a file.
-    pub fn add_content(&mut self, name: &str, file: &Path) -> Result<()> {
-        let hash = hash_of(file).explain(|| format!("could not read {}", file.display()))?;
-        self.add(name, hash);
-        Ok(())
-    }
-
     /// Its text, a line for each part.
     pub fn text(&self) -> &str {
         &self.0
@@ -83,9 +76,11 @@ pub fn hash(bytes: &[u8]) -> String {
     format!("{:032x}", XxHash3_128::oneshot(bytes))
 }
 
-fn hash_of(file: &Path) -> io::Result<String> {
+/// A hash of what is in a file.
+pub fn hash_of(file: &Path) -> Result<String> {
     let mut hasher = XxHash3_128::new();
-    io::copy(&mut File::open(file)?, &mut Hashed(&mut hasher))?;
+    let read = File::open(file).and_then(|mut file| io::copy(&mut file, &mut Hashed(&mut hasher)));
+    read.explain(|| format!("could not read {}", file.display()))?;
     Ok(format!("{:032x}", hasher.finish_128()))
 }
 
@@ -128,7 +123,7 @@ mod tests {
         let key = || {
             let mut key = Key(String::new());
             key.add_program("program", &file).unwrap();
-            key.add_content("content", &file).unwrap();
+            key.add("content", hash_of(&file).unwrap());
             key
         };
         let before = key();
@@ -136,7 +131,7 @@ mod tests {
         fs::write(&file, "two").unwrap();
         assert_ne!(before, key());
         fs::remove_file(&file).unwrap();
-        assert!(Key(String::new()).add_content("content", &file).is_err());
+        assert!(hash_of(&file).is_err());
     }
 
     #[test]

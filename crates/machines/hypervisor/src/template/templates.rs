@@ -1,10 +1,11 @@
 //! The templates that one command uses for the machines that it starts.
 
-use super::key::Key;
+use super::key::{hash_of, Key};
 use super::store::{Found, Kind, Store};
 use super::Template;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use vshmem_base::error::{Error, Result};
 use vshmem_base::interrupt;
@@ -16,17 +17,30 @@ pub const SHORT: usize = 8;
 pub struct Templates {
     allowed: bool,
     known: RefCell<BTreeMap<String, Option<Rc<Template>>>>,
+    /// Of the files that machines boot, which are large and many machines'.
+    hashes: RefCell<BTreeMap<PathBuf, String>>,
 }
 
 impl Templates {
     /// Templates, unless machines are to boot all the same.
     pub fn new(allowed: bool) -> Templates {
-        Templates { allowed, known: RefCell::default() }
+        Templates { allowed, known: RefCell::default(), hashes: RefCell::default() }
     }
 
     /// Whether machines may thaw.
     pub fn allowed(&self) -> bool {
         self.allowed
+    }
+
+    /// Adds to a key what is in a file, which is read once.
+    pub fn add_content(&self, key: &mut Key, name: &str, file: &Path) -> Result<()> {
+        let mut hashes = self.hashes.borrow_mut();
+        let hash = match hashes.get(file) {
+            Some(hash) => hash,
+            None => hashes.entry(file.into()).or_insert(hash_of(file)?),
+        };
+        key.add(name, hash);
+        Ok(())
     }
 
     /// The template of this key, which `make` makes if there is none. `None`: it can't be had, and its

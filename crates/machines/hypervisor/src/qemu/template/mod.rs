@@ -16,6 +16,7 @@ use super::program;
 use crate::running::ports;
 use crate::state::record::Record;
 use crate::template::key::Key;
+use crate::template::templates::Templates;
 use std::fs;
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -121,7 +122,7 @@ fn huge_pages_are_given() -> bool {
 }
 
 /// The key of a template.
-fn key(template: &MachineSpec<'_>) -> Result<Key> {
+fn key(template: &MachineSpec<'_>, templates: &Templates) -> Result<Key> {
     let mut key = Key::of_host();
     key.add_program("QEMU", &program::installed()?)?;
     // Its descriptors are numbered in their order, so that the words are the same each time.
@@ -130,8 +131,8 @@ fn key(template: &MachineSpec<'_>) -> Result<Key> {
     words.iter_mut().for_each(|word| *word = without(word, "tsc_early_khz="));
     key.add("words", words.join(" "));
     if let Some(kernel) = &template.kernel {
-        key.add_content("kernel", &kernel.image)?;
-        kernel.initramfs.iter().try_for_each(|file| key.add_content("initramfs", file))?;
+        templates.add_content(&mut key, "kernel", &kernel.image)?;
+        kernel.initramfs.iter().try_for_each(|it| templates.add_content(&mut key, "initramfs", it))?;
     }
     Ok(key)
 }

@@ -1,6 +1,6 @@
 //! Thawing a machine of a cluster, if it can: its template is found or made first.
 
-use super::super::options::{Beginning, Loaded, MachineSpec};
+use super::super::options::{Beginning, MachineSpec};
 use super::super::spec::kernel;
 use super::dialogue::{make, thaw};
 use super::{key, obstacle, settings, shares_pages, spec, Parts};
@@ -36,8 +36,8 @@ pub struct Thawing<'a> {
     shares_pages: bool,
     /// The settings of its template.
     settings: Settings,
-    /// The kernel that its template boots.
-    kernel: Loaded,
+    /// Its record, and the machine's index there.
+    of: (&'a Record, usize),
     /// The placement of its template, which comes from no node of the host's.
     placement: Option<Placed>,
     /// The directory of its template while that is made.
@@ -47,23 +47,21 @@ pub struct Thawing<'a> {
 impl<'a> Thawing<'a> {
     /// The machine with this index in a record.
     pub fn of(
-        record: &Record,
+        record: &'a Record,
         index: usize,
         machine: &MachineSpec<'_>,
         options: &'a StartOptions,
-    ) -> Result<Thawing<'a>> {
-        let settings = settings(machine.settings);
-        let kernel = kernel(&record.machines[index], machine.directory, options, &settings)?;
+    ) -> Thawing<'a> {
         let placement = machine.placement.map(|it| Placed { nodes: CpuSet::default(), ..it.clone() });
-        Ok(Thawing {
+        Thawing {
             options,
+            of: (record, index),
             obstacle: obstacle(record, index, machine),
             shares_pages: shares_pages(machine),
-            settings,
-            kernel: kernel.unwrap_or_default(),
+            settings: settings(machine.settings),
             placement,
             directory: machine.directory.join(DIRECTORY),
-        })
+        }
     }
 
     /// Thaws the machine. `None`: it has to boot, as its parts say before and after.
@@ -118,12 +116,15 @@ impl<'a> Thawing<'a> {
         machine: &MachineSpec<'_>,
         tell: &mut dyn FnMut(String),
     ) -> Result<(Key, Option<Rc<Template>>)> {
+        let (record, index) = self.of;
+        let kernel = kernel(&record.machines[index], machine.directory, self.options, &self.settings)?;
+        let kernel = kernel.unwrap_or_default();
         let of_template = |memory: Option<RawFd>| {
-            let (settings, kernel, directory) = (&self.settings, self.kernel.clone(), &*self.directory);
+            let (settings, kernel, directory) = (&self.settings, kernel.clone(), &*self.directory);
             spec(machine, Parts { settings, kernel, memory, placement: self.placement.as_ref(), directory })
         };
         // Which descriptor it is makes no difference.
-        let key = key(&of_template(self.shares_pages.then_some(0)))?;
+        let key = key(&of_template(self.shares_pages.then_some(0)), self.options.templates)?;
         let kind = Kind {
             cpus: machine.cpus,
             memory: machine.memory,
