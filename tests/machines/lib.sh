@@ -244,6 +244,9 @@ kernel_line() {
     shares
 }
 
+# has_driver: whether the machines that came up as $work/up says have vshmem.ko
+has_driver() { ! grep -q "no vshmem.ko" "$work/up"; }
+
 # The kernel image of our cluster's machines.
 kernel_of_cluster() {
     of_record 'told["kernel"]'

@@ -21,7 +21,7 @@ busybox=$(command -v busybox) || {
 cc -std=gnu17 -O1 -Wall -Wextra -o "$work/storm" "$programs/storm.c" || exit 1
 
 boot_one_for_its_files
-if grep -q "no vshmem.ko" "$work/up"; then
+if ! has_driver; then
     echo "skip    a machine that suspends itself: there is no vshmem.ko for its kernel"
     vshmem down
     exit 0
