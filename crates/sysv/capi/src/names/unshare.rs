@@ -1,6 +1,6 @@
 //! `unshare`, which ends the caller's list of `SEM_UNDO` adjustments: they are applied at once.
 
-use crate::pools::caller::known_in;
+use crate::pools::caller::known_adjuster;
 use crate::pools::revoked;
 use crate::process::page::MAX_POOLS;
 use crate::process::raw::syscall;
@@ -29,7 +29,7 @@ fn end_list() {
         return;
     }
     for index in (0..MAX_POOLS).filter(|index| !revoked::is_revoked(*index)) {
-        if let Some(c) = known_in(index) {
+        if let Some(c) = known_adjuster(index) {
             vshmem_ipc::undo(&c);
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::pools::member::become_known;
 use crate::pools::table::POOLS;
-use crate::pools::{current, revoked};
-use crate::process::page::{self, unpack, MAX_POOLS};
+use crate::pools::{current, revoked, sharers};
+use crate::process::page::{self, unpack, Page, MAX_POOLS};
 use crate::thread::interrupted;
 use core::sync::atomic::Ordering;
 use vshmem_ipc::Errno;
@@ -47,10 +47,29 @@ pub fn caller() -> Result<Caller, Errno> {
     caller_of(current::place())
 }
 
-/// The calling process in the pool at a place. Put together in one place from words, not passed around: it
-/// stays in registers then.
+/// The calling process in the pool at a place.
 #[inline(always)]
 pub fn caller_of(index: usize) -> Result<Caller, Errno> {
+    find(index, false)
+}
+
+/// The calling process in the pool that calls go to, by the slot that its `SEM_UNDO` adjustments are of.
+#[inline(always)]
+pub fn adjuster() -> Result<Caller, Errno> {
+    find(current::place(), true)
+}
+
+/// The process whose adjustments the caller's are, in the pool at a place, if it is known there.
+pub fn known_adjuster(index: usize) -> Option<Ctx<'static>> {
+    let is_known = |page: &&Page| page.memberships[index].me.load(Ordering::Acquire) != 0;
+    page::existing().filter(is_known)?;
+    find(index, true).ok().map(|caller| caller.ctx)
+}
+
+/// The calling process, or, as an `adjuster`, that by whose slot its adjustments go. Put together in one place
+/// from words, not passed around: it stays in registers then.
+#[inline(always)]
+fn find(index: usize, adjuster: bool) -> Result<Caller, Errno> {
     let known = page::existing()
         .map(|page| (page, page.memberships[index].me.load(Ordering::Acquire)))
         .filter(|(_, me)| *me != 0);
@@ -61,10 +80,25 @@ pub fn caller_of(index: usize) -> Result<Caller, Errno> {
     let may_go = page::may_go(me);
     let me = unpack(me).ok_or(Errno::EINVAL)?;
     let ctx = POOLS[index].ctx(me, page.pid());
-    if interrupted::is_waiting() {
-        interrupted::end_wait(&ctx);
+    let caller = Caller { ctx, index, may_go };
+    if interrupted::must_look() {
+        return look(caller, adjuster);
     }
-    Ok(Caller { ctx, index, may_go })
+    Ok(caller)
+}
+
+/// Looks who calls, if the thread is marked, and ends the wait that it is in the middle of.
+#[cold]
+#[inline(never)]
+fn look(caller: Caller, adjuster: bool) -> Result<Caller, Errno> {
+    let own = if interrupted::is_marked() { sharers::own(&caller, adjuster)? } else { None };
+    if interrupted::is_waiting() {
+        interrupted::end_wait(own.as_ref().unwrap_or(&caller.ctx));
+    }
+    match own.filter(|_| adjuster) {
+        Some(ctx) => Ok(Caller { ctx, ..caller }),
+        None => Ok(caller),
+    }
 }
 
 /// Ends the wait that the calling thread, which is in a handler, is in the middle of: nobody may serve it any
@@ -72,8 +106,8 @@ pub fn caller_of(index: usize) -> Result<Caller, Errno> {
 pub fn end_wait() {
     let Some(page) = page::existing().filter(|_| interrupted::is_waiting()) else { return };
     for index in (0..MAX_POOLS).filter(|index| !revoked::is_revoked(*index)) {
-        if let Some(me) = unpack(page.memberships[index].me.load(Ordering::Acquire)) {
-            interrupted::end_wait(&POOLS[index].ctx(me, page.pid()));
+        if page.memberships[index].me.load(Ordering::Acquire) != 0 {
+            let _ = caller_of(index);
         }
     }
 }
@@ -100,7 +134,7 @@ pub fn known() -> Option<Ctx<'static>> {
 #[inline(always)]
 pub fn known_in(index: usize) -> Option<Ctx<'static>> {
     let index = index % MAX_POOLS;
-    let page = page::existing().filter(|_| !interrupted::is_waiting())?;
+    let page = page::existing().filter(|_| !interrupted::must_look())?;
     let me = unpack(page.memberships[index].me.load(Ordering::Acquire))?;
     match page.pid.load(Ordering::Relaxed) {
         0 => None,
