@@ -7,7 +7,7 @@ use crate::calls::process_lives;
 use crate::calls::reduce::{self, Operation, Value};
 use crate::calls::{duration, msg, sem, shm};
 use crate::names::dispatch::{MSG, SEM, SHM};
-use crate::pools::caller::{adjuster, caller};
+use crate::pools::caller::caller;
 use crate::pools::table::{self, POOLS};
 use crate::pools::{by_name, current, member, open, outcome};
 use crate::process::config::{config, PoolName};
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn vshm_semop(id: i32, sops: *mut Sembuf, count: usize) ->
 
 unsafe extern "C" fn semop_slow(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
     // SAFETY: as the header demands.
-    guard("vshm_semop", move || unsafe { sem::op(&adjuster()?, id, sops, count) })
+    guard("vshm_semop", move || unsafe { sem::op(id, sops, count) })
 }
 
 #[no_mangle]
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn vshm_semtimedop(
 ) -> i32 {
     guard("vshm_semtimedop", move || {
         // SAFETY: as the header demands.
-        unsafe { sem::timed_op(&adjuster()?, id, sops, count, timeout) }
+        unsafe { sem::timed_op(id, sops, count, timeout) }
     })
 }
 

@@ -1,6 +1,8 @@
-//! `clone`, whose child may be another process in the same memory ([`crate::pools::sharers`]).
+//! `clone`, whose child may be another process in the same memory ([`crate::pools::sharers`]), or one with
+//! the same `SEM_UNDO` adjustments ([`crate::pools::lists`]).
 
 use crate::names::next::Next;
+use crate::pools::lists::{self, Lent};
 use crate::pools::sharers;
 use crate::process::page::Sharer;
 use core::ffi::{c_int, c_void};
@@ -28,18 +30,44 @@ type Clone = unsafe extern "C" fn(
 /// Flags by which a child is a process of its own, in the same memory, with a list of `SEM_UNDO` adjustments
 /// of its own. Not so those that have a thread-local block of their own, which need not be one of libc's, or
 /// a pid of their own.
-const OTHERS: c_int = libc::CLONE_VM
+const OWN_LIST: c_int = libc::CLONE_VM
     | libc::CLONE_SYSVSEM
     | libc::CLONE_THREAD
     | libc::CLONE_SETTLS
     | libc::CLONE_NEWPID;
 
-/// The way a sharer begins, at the top of its stack.
+/// Flags by which a child is a process like one of `fork`, but that it shares its parent's list.
+const SAME_LIST: c_int =
+    libc::CLONE_VM | libc::CLONE_SYSVSEM | libc::CLONE_THREAD | libc::CLONE_SETTLS;
+
+/// What of a child is known to this library.
+#[derive(Clone, Copy)]
+enum Child {
+    /// It has its parent's memory.
+    Sharer(&'static Sharer),
+    /// It has its parent's lists.
+    Lists(Lent),
+}
+
+impl Child {
+    /// One that is made with these flags. `None`: one of which nothing has to be known.
+    fn of(flags: c_int) -> Option<Child> {
+        if flags & OWN_LIST == libc::CLONE_VM {
+            sharers::make().map(Child::Sharer)
+        } else if flags & SAME_LIST == libc::CLONE_SYSVSEM {
+            lists::lend().map(Child::Lists)
+        } else {
+            None
+        }
+    }
+}
+
+/// The way such a child begins, at the top of its stack.
 #[repr(C, align(16))]
 struct Start {
     function: Function,
     argument: *mut c_void,
-    sharer: &'static Sharer,
+    child: Child,
 }
 
 /// clone(2), libc's function. The last three arguments, which need not be there, lie where plain ones do on
@@ -59,31 +87,37 @@ pub unsafe extern "C" fn clone(
 ) -> c_int {
     // SAFETY: libc's function of that name and type.
     let real: Clone = unsafe { core::mem::transmute(NEXT.address()) };
-    let new = (flags & OTHERS == libc::CLONE_VM && !stack.is_null())
-        .then(|| function.zip(sharers::make()))
-        .flatten();
-    let Some((function, sharer)) = new else {
+    let known = function.filter(|_| !stack.is_null()).and_then(|function| Some((function, Child::of(flags)?)));
+    let Some((function, child)) = known else {
         // SAFETY: as the caller vouches.
         return unsafe { real(function, stack, flags, argument, parent_tid, tls, child_tid) };
     };
     let top = (stack.addr() & !(align_of::<Start>() - 1)) - size_of::<Start>();
     let start = stack.with_addr(top).cast::<Start>();
     // SAFETY: the child's stack, which grows downwards, where libc, too, writes what the child begins with.
-    let child = unsafe {
-        start.write(Start { function, argument, sharer });
+    let pid = unsafe {
+        start.write(Start { function, argument, child });
         real(Some(begin), start.cast(), flags, start.cast(), parent_tid, tls, child_tid)
     };
-    // With CLONE_VFORK the child has ended by now, or runs another program in other memory.
-    let shares = child > 0 && flags & libc::CLONE_VFORK == 0;
-    sharers::made(sharer, shares.then_some(child as u32));
-    child
+    match child {
+        Child::Sharer(sharer) => {
+            // With CLONE_VFORK it has ended by now, or runs another program in other memory.
+            let shares = pid > 0 && flags & libc::CLONE_VFORK == 0;
+            sharers::made(sharer, shares.then_some(pid as u32));
+        }
+        Child::Lists(lists) => lists::lent(&lists),
+    }
+    pid
 }
 
-/// All of a sharer.
+/// All that such a child does.
 unsafe extern "C" fn begin(start: *mut c_void) -> c_int {
     // SAFETY: as `clone` has written it.
-    let Start { function, argument, sharer } = unsafe { start.cast::<Start>().read() };
-    sharers::begin(sharer);
+    let Start { function, argument, child } = unsafe { start.cast::<Start>().read() };
+    match &child {
+        Child::Sharer(sharer) => sharers::begin(sharer),
+        Child::Lists(lists) => lists::begin_in_child(lists),
+    }
     // SAFETY: as the caller of `clone` vouches.
     let result = unsafe { function(argument) };
     sharers::end();

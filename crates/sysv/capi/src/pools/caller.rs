@@ -2,12 +2,12 @@
 
 use crate::pools::member::become_known;
 use crate::pools::table::POOLS;
-use crate::pools::{current, revoked, sharers};
+use crate::pools::{current, lists, revoked, sharers};
 use crate::process::page::{self, unpack, Page, MAX_POOLS};
 use crate::thread::interrupted;
 use core::sync::atomic::Ordering;
 use vshmem_ipc::Errno;
-use vshmem_pool::{Ctx, Pool};
+use vshmem_pool::{Ctx, Pool, ProcId};
 
 /// A process that calls, in one pool.
 pub struct Caller {
@@ -54,10 +54,16 @@ pub fn caller_of(index: usize) -> Result<Caller, Errno> {
 }
 
 /// The calling process in the pool that calls go to, by the slot that its `SEM_UNDO` adjustments are of.
+///
+/// # Errors
+/// [`SHARED`], among others.
 #[inline(always)]
 pub fn adjuster() -> Result<Caller, Errno> {
     find(current::place(), true)
 }
+
+/// No program sees this one: the adjustments are to be handed over to a list that the process shares.
+pub const SHARED: Errno = Errno(0x7ffc);
 
 /// The process whose adjustments the caller's are, in the pool at a place, if it is known there.
 pub fn known_adjuster(index: usize) -> Option<Ctx<'static>> {
@@ -78,26 +84,27 @@ fn find(index: usize, adjuster: bool) -> Result<Caller, Errno> {
         None => become_known(index)?,
     };
     let may_go = page::may_go(me);
-    let me = unpack(me).ok_or(Errno::EINVAL)?;
-    let ctx = POOLS[index].ctx(me, page.pid());
-    let caller = Caller { ctx, index, may_go };
+    let (mut me, mut pid) = (unpack(me).ok_or(Errno::EINVAL)?, page.pid());
     if interrupted::must_look() {
-        return look(caller, adjuster);
+        (me, pid) = look(index, me, pid, adjuster)?;
     }
-    Ok(caller)
+    Ok(Caller { ctx: POOLS[index].ctx(me, pid), index, may_go })
 }
 
-/// Looks who calls, if the thread is marked, and ends the wait that it is in the middle of.
+/// Looks who calls, if the thread is marked, and ends the wait that it is in the middle of. Returns slot and
+/// pid, of the process or, if it is a sharer that is to be known as an `adjuster`, its own.
 #[cold]
 #[inline(never)]
-fn look(caller: Caller, adjuster: bool) -> Result<Caller, Errno> {
-    let own = if interrupted::is_marked() { sharers::own(&caller, adjuster)? } else { None };
+fn look(index: usize, me: ProcId, pid: u32, adjuster: bool) -> Result<(ProcId, u32), Errno> {
+    let ctx = POOLS[index].ctx(me, pid);
+    let own = if interrupted::is_marked() { sharers::own(&ctx, index, adjuster)? } else { None };
     if interrupted::is_waiting() {
-        interrupted::end_wait(own.as_ref().unwrap_or(&caller.ctx));
+        interrupted::end_wait(own.as_ref().unwrap_or(&ctx));
     }
     match own.filter(|_| adjuster) {
-        Some(ctx) => Ok(Caller { ctx, ..caller }),
-        None => Ok(caller),
+        Some(own) => Ok((own.me, own.pid)),
+        None if adjuster && lists::shared(index).is_some() => Err(SHARED),
+        None => Ok((me, pid)),
     }
 }
 

@@ -13,8 +13,7 @@
 //! by the thread that has made it, at that one's next call, or by who needs an entry; no earlier than that
 //! thread is done with it, and the sharer's process over.
 
-use crate::pools::caller::Caller;
-use crate::pools::revoked;
+use crate::pools::{lists, revoked};
 use crate::pools::table::POOLS;
 use crate::process::page::{self, pack, unpack, Page, Sharer, MAX_POOLS};
 use crate::process::{raw, tls};
@@ -92,9 +91,9 @@ pub fn begin(sharer: &'static Sharer) {
     sharer.pid.store(pid, Relaxed);
 }
 
-/// Takes the mark from the calling thread, if it has no sharers.
+/// Takes the mark from the calling thread, if it has no sharers, nor its process a list with others.
 fn unmark() {
-    if page::existing().is_none_or(|page| !page.sharers.iter().any(Sharer::is_mine)) {
+    if !page::existing().is_some_and(|page| page.sharers.iter().any(Sharer::is_mine)) && !lists::any() {
         interrupted::mark(false);
     }
 }
@@ -115,41 +114,41 @@ pub fn has(pid: u32) -> bool {
     page::existing().is_some_and(|page| page.sharers.iter().any(|sharer| sharer.pid.load(Relaxed) == pid))
 }
 
-/// The caller in its own slot, if it is a sharer that has one, or is to take one now. To be called by a
-/// thread that is marked.
-pub fn own(caller: &Caller, takes: bool) -> Result<Option<Ctx<'static>>, Errno> {
+/// The caller in its own slot, if it is a sharer that has one, or is to take one now; `host` in its host's. To
+/// be called by a thread that is marked.
+pub fn own(host: &Ctx<'static>, index: usize, takes: bool) -> Result<Option<Ctx<'static>>, Errno> {
     let Some((sharer, pid)) = mine() else { return Ok(None) };
-    let me = match unpack(sharer.me[caller.pool_index()].load(Acquire)) {
-        None if takes => take_slot(caller, sharer, pid)?,
+    let me = match unpack(sharer.me[index].load(Acquire)) {
+        None if takes => take_slot(host, index, sharer, pid)?,
         me => me,
     };
-    Ok(me.map(|me| Ctx { me, pid, ..caller.ctx.clone() }))
+    Ok(me.map(|me| Ctx { me, pid, ..host.clone() }))
 }
 
 /// Takes a slot for the caller. `None`: nobody would notice that it is over, for it can't say when and in
 /// which name spaces it began, or these are others than its host's.
-fn take_slot(caller: &Caller, sharer: &Sharer, pid: u32) -> Result<Option<ProcId>, Errno> {
+fn take_slot(host: &Ctx, index: usize, sharer: &Sharer, pid: u32) -> Result<Option<ProcId>, Errno> {
     let _errno = ErrnoGuard::now();
-    let (index, started) = (caller.pool_index(), process::started());
+    let started = process::started();
     let spaces = (started >> 32) as u32;
-    if spaces == 0 || spaces != caller.ctx.namespace {
+    if spaces == 0 || spaces != host.namespace {
         return Ok(None);
     }
     let place = &POOLS[index];
-    // SAFETY: a caller exists only of an open pool.
+    // SAFETY: the host is known to the pool, so it is open.
     let handle = unsafe { &place.opened().handle };
     let is_free = &mut |slot| handle.alive(slot) != Some(true);
     let started = started | NO_LIVENESS_LOCK;
-    let Some(me) = liveness::claim(caller.pool(), place, caller.ctx.member, pid, started, is_free) else {
+    let Some(me) = liveness::claim(host.pool, place, host.member, pid, started, is_free) else {
         explain(format_args!("the pool has no room for another process; make a larger pool"));
         return Err(Errno::ENOSPC);
     };
-    let word = pack(me, caller.may_go());
+    let word = pack(me, handle.may_go());
     Ok(match sharer.me[index].compare_exchange(0, word, AcqRel, Acquire) {
         Ok(_) => Some(me),
         Err(its) => {
             // A handler was faster.
-            caller.pool().free_process(me);
+            host.pool.free_process(me);
             unpack(its)
         }
     })

@@ -45,6 +45,9 @@ pub struct Page {
     pub owner: AtomicUsize,
     /// Other processes in the same memory.
     pub sharers: [Sharer; 16],
+    /// The lists of `SEM_UNDO` adjustments that the process shares with others, in each open pool; see
+    /// [`crate::pools::lists`].
+    pub lists: [Membership; MAX_POOLS],
 }
 
 /// A child in the same memory; see [`crate::pools::sharers`].
