@@ -30,15 +30,11 @@ type Clone = unsafe extern "C" fn(
 /// Flags by which a child is a process of its own, in the same memory, with a list of `SEM_UNDO` adjustments
 /// of its own. Not so those that have a thread-local block of their own, which need not be one of libc's, or
 /// a pid of their own.
-const OWN_LIST: c_int = libc::CLONE_VM
-    | libc::CLONE_SYSVSEM
-    | libc::CLONE_THREAD
-    | libc::CLONE_SETTLS
-    | libc::CLONE_NEWPID;
+const OWN_LIST: c_int =
+    libc::CLONE_VM | libc::CLONE_SYSVSEM | libc::CLONE_THREAD | libc::CLONE_SETTLS | libc::CLONE_NEWPID;
 
 /// Flags by which a child is a process like one of `fork`, but that it shares its parent's list.
-const SAME_LIST: c_int =
-    libc::CLONE_VM | libc::CLONE_SYSVSEM | libc::CLONE_THREAD | libc::CLONE_SETTLS;
+const SAME_LIST: c_int = libc::CLONE_VM | libc::CLONE_SYSVSEM | libc::CLONE_THREAD | libc::CLONE_SETTLS;
 
 /// What of a child is known to this library.
 #[derive(Clone, Copy)]
@@ -87,7 +83,8 @@ pub unsafe extern "C" fn clone(
 ) -> c_int {
     // SAFETY: libc's function of that name and type.
     let real: Clone = unsafe { core::mem::transmute(NEXT.address()) };
-    let known = function.filter(|_| !stack.is_null()).and_then(|function| Some((function, Child::of(flags)?)));
+    let known =
+        function.filter(|_| !stack.is_null()).and_then(|function| Some((function, Child::of(flags)?)));
     let Some((function, child)) = known else {
         // SAFETY: as the caller vouches.
         return unsafe { real(function, stack, flags, argument, parent_tid, tls, child_tid) };

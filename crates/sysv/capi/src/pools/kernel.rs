@@ -1,8 +1,8 @@
 //! The kernel as a pool and the upper half see it, by the crates `transport` and `wait`.
 
-use crate::pools::{heirs, sharers};
 use crate::pools::sizes::SEGMENTS;
 use crate::pools::table::{OpenPool, Opened, POOLS};
+use crate::pools::{heirs, sharers};
 use crate::process::page::{self, unpack, Page, MAX_POOLS};
 use crate::process::{gate, raw};
 use crate::thread::errno::ErrnoGuard;

@@ -11,12 +11,13 @@
 
 use crate::pools::caller::{caller_of, Caller};
 use crate::pools::claim::Claim;
+use crate::pools::sharers;
 use crate::pools::table::{self, POOLS};
 use crate::process::gate::{self, Inside};
 use crate::process::page::{self, pack, unpack, Membership, MAX_POOLS};
 use crate::thread::errno::ErrnoGuard;
 use crate::thread::interrupted;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use core::sync::atomic::Ordering::{Acquire, Release};
 use vshmem_ipc::{liveness, sem};
 use vshmem_pool::ProcId;
 use vshmem_transport::{process, Handle, Liveness};
@@ -39,9 +40,13 @@ pub fn any() -> bool {
 }
 
 /// Has a child of the calling thread, to be made now, share the process's lists in all pools that are open.
-/// `None`: there are none, or no lock is to be had that a child can have, too.
+/// `None`: there are none, no lock is to be had that a child can have, too, or the caller is a sharer, whose
+/// adjustments are not the process's.
 #[cold]
 pub fn lend() -> Option<Lent> {
+    if sharers::is_one() {
+        return None;
+    }
     let _errno = ErrnoGuard::now();
     let mut lent = [(0, None); MAX_POOLS];
     for index in (0..MAX_POOLS).filter(|index| POOLS[*index].is_open()) {
@@ -121,7 +126,8 @@ pub fn hand_over(caller: &Caller, id: i32) {
 
 /// The process shares its list in a pool no more: what is there is due when the others have ended.
 pub fn leave(_gate: &Inside, index: usize) {
-    let Some(list) = of(index).filter(|list| list.me.swap(0, AcqRel) != 0) else { return };
+    let Some(list) = of(index).filter(|list| list.me.load(Acquire) != 0) else { return };
+    list.me.store(0, Release);
     // SAFETY: inside the gate; the mapping is the process's own, and let go of once.
     unsafe {
         if let Some(lock) = (*list.liveness.get()).take() {

@@ -1,6 +1,6 @@
-//! Sharers: children of `clone` with CLONE_VM, processes of their own in the memory of another one, their
-//! *host*. What a process knows of itself lies in that memory, so a sharer has its host's slot and
-//! attachments, as in the kernel. But its `SEM_UNDO` adjustments are its own, unless it is made with
+//! Sharers: children of `clone` with CLONE_VM, processes of their own in the memory of another one. What a
+//! process knows of itself lies in its memory, so a sharer has the slot and the attachments of the process
+//! whose memory it is, as in the kernel. But its `SEM_UNDO` adjustments are its own, unless it is made with
 //! CLONE_SYSVSEM, and are due when it ends. So its `semop` has a process slot of its own, which it takes when
 //! it first needs one. A liveness lock would tell nothing: the memory holds it, and lives on. By the pid in
 //! the slot others know that the sharer lives.
@@ -13,8 +13,8 @@
 //! by the thread that has made it, at that one's next call, or by who needs an entry; no earlier than that
 //! thread is done with it, and the sharer's process over.
 
-use crate::pools::{lists, revoked};
 use crate::pools::table::POOLS;
+use crate::pools::{lists, revoked};
 use crate::process::page::{self, pack, unpack, Page, Sharer, MAX_POOLS};
 use crate::process::{raw, tls};
 use crate::thread::errno::ErrnoGuard;
@@ -50,7 +50,7 @@ impl Sharer {
     }
 }
 
-/// The entry of a sharer that the calling thread makes now. `None`: it has its host's list.
+/// The entry of a sharer that the calling thread makes now. `None`: it can have no list of its own.
 #[cold]
 pub fn make() -> Option<&'static Sharer> {
     let page = page::page()?;
@@ -58,7 +58,7 @@ pub fn make() -> Option<&'static Sharer> {
         // What a handler's child has of its parent, see `member`.
         interrupted::forget();
     }
-    // While that is the host's for certain.
+    // Asked now: else a sharer might be the first to ask.
     page.pid();
     let take = || page.sharers.iter().find(|sharer| sharer.take());
     let sharer = take().or_else(|| {
@@ -114,32 +114,32 @@ pub fn has(pid: u32) -> bool {
     page::existing().is_some_and(|page| page.sharers.iter().any(|sharer| sharer.pid.load(Relaxed) == pid))
 }
 
-/// The caller in its own slot, if it is a sharer that has one, or is to take one now; `host` in its host's. To
-/// be called by a thread that is marked.
-pub fn own(host: &Ctx<'static>, index: usize, takes: bool) -> Result<Option<Ctx<'static>>, Errno> {
+/// The caller in its own slot, if it is a sharer that has one, or is to take one now; `process` is that whose
+/// memory it is. To be called by a thread that is marked.
+pub fn own(process: &Ctx<'static>, index: usize, takes: bool) -> Result<Option<Ctx<'static>>, Errno> {
     let Some((sharer, pid)) = mine() else { return Ok(None) };
     let me = match unpack(sharer.me[index].load(Acquire)) {
-        None if takes => take_slot(host, index, sharer, pid)?,
+        None if takes => take_slot(process, index, sharer, pid)?,
         me => me,
     };
-    Ok(me.map(|me| Ctx { me, pid, ..host.clone() }))
+    Ok(me.map(|me| Ctx { me, pid, ..process.clone() }))
 }
 
 /// Takes a slot for the caller. `None`: nobody would notice that it is over, for it can't say when and in
-/// which name spaces it began, or these are others than its host's.
-fn take_slot(host: &Ctx, index: usize, sharer: &Sharer, pid: u32) -> Result<Option<ProcId>, Errno> {
+/// which name spaces it began, or these are others than those of the process whose memory it is.
+fn take_slot(of: &Ctx, index: usize, sharer: &Sharer, pid: u32) -> Result<Option<ProcId>, Errno> {
     let _errno = ErrnoGuard::now();
     let started = process::started();
     let spaces = (started >> 32) as u32;
-    if spaces == 0 || spaces != host.namespace {
+    if spaces == 0 || spaces != of.namespace {
         return Ok(None);
     }
     let place = &POOLS[index];
-    // SAFETY: the host is known to the pool, so it is open.
+    // SAFETY: the process whose memory it is, is known to the pool, so it is open.
     let handle = unsafe { &place.opened().handle };
     let is_free = &mut |slot| handle.alive(slot) != Some(true);
     let started = started | NO_LIVENESS_LOCK;
-    let Some(me) = liveness::claim(host.pool, place, host.member, pid, started, is_free) else {
+    let Some(me) = liveness::claim(of.pool, place, of.member, pid, started, is_free) else {
         explain(format_args!("the pool has no room for another process; make a larger pool"));
         return Err(Errno::ENOSPC);
     };
@@ -148,16 +148,20 @@ fn take_slot(host: &Ctx, index: usize, sharer: &Sharer, pid: u32) -> Result<Opti
         Ok(_) => Some(me),
         Err(its) => {
             // A handler was faster.
-            host.pool.free_process(me);
+            of.pool.free_process(me);
             unpack(its)
         }
     })
 }
 
+/// Is the caller another process than its memory's?
+pub fn is_one() -> bool {
+    interrupted::is_marked() && page::existing().is_some_and(|page| page.pid() != raw::getpid())
+}
+
 /// Applies the adjustments of the caller, if it is a sharer, and gives its slots up. False: it is none.
 pub fn end() -> bool {
-    let is_host = || page::existing().is_none_or(|page| page.pid() == raw::getpid());
-    if !interrupted::is_marked() || is_host() {
+    if !is_one() {
         return false;
     }
     let _errno = ErrnoGuard::now();
@@ -177,5 +181,40 @@ pub fn end() -> bool {
 
 /// The process has left a pool: sharers have no slots there any more.
 pub fn forget_slots(page: &Page, index: usize) {
-    page.sharers.iter().for_each(|sharer| sharer.me[index].store(0, Relaxed));
+    let sharers = page.sharers.iter().filter(|sharer| sharer.maker.load(Relaxed) != 0);
+    sharers.for_each(|sharer| sharer.me[index].store(0, Relaxed));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn so_many_at_a_time_and_others_when_they_are_over() {
+        let all: Vec<_> = core::iter::from_fn(make).collect();
+        assert_eq!(all.len(), page::existing().unwrap().sharers.len());
+        assert!(interrupted::is_marked() && !is_one() && !end());
+        // The first lives, the others were none, but for one that has been over since.
+        let (first, last) = (all[0], all[all.len() - 1]);
+        let mut over = std::process::Command::new("true").spawn().unwrap();
+        made(first, Some(std::process::id()));
+        made(last, Some(over.id()));
+        assert!(has(over.id()));
+        all[1..all.len() - 1].iter().for_each(|sharer| made(sharer, None));
+        over.wait().unwrap();
+        assert!(mine().is_none() && interrupted::is_marked(), "the process whose memory it is");
+        assert!(!has(over.id()) && first.is_mine() && !last.is_mine());
+        last.me[0].store(7, Relaxed);
+        forget_slots(page::existing().unwrap(), 0);
+        let again = make().unwrap();
+        assert!(!core::ptr::eq(again, first));
+        made(again, None);
+        // Another one with the pid of one that is not forgotten yet.
+        let same = make().unwrap();
+        begin(same);
+        assert_eq!((first.pid.load(Relaxed), same.pid.load(Relaxed)), (0, std::process::id()));
+        made(same, None);
+        assert!(mine().is_none() && !interrupted::is_marked() && !interrupted::must_look());
+    }
 }

@@ -187,3 +187,24 @@ fn is_on_signal_stack() -> bool {
         result == 0 && stack.ss_flags & libc::SS_ONSTACK != 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_outlasts_waits() {
+        let word = AtomicU32::new(0);
+        let looks = || (is_waiting(), must_look());
+        assert_eq!(looks(), (false, false));
+        mark(true);
+        assert_eq!(looks(), (false, true));
+        assert_eq!(during(&word, looks), (true, true));
+        assert_eq!((looks(), tls::permit()), ((false, true), 0));
+        during(&word, || mark(false));
+        assert_eq!(looks(), (false, false));
+        mark(true);
+        forget();
+        assert!(!is_marked() && !must_look());
+    }
+}
