@@ -94,7 +94,7 @@ static int takes_and_exits(void *unused) {
     exit(0);
 }
 
-/* A process in its parent's memory that runs the handlers of exit leaves the pool for itself alone. */
+/* A process in its parent's memory that runs the handlers of exit leaves the pool alone. */
 static void exits_in_its_parents_memory(void) {
     static char stack[256 << 10] __attribute__((aligned(16)));
     CHECK(semctl(set, 0, SETVAL, 5) == 0);

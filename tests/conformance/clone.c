@@ -1,7 +1,7 @@
 /*
- * Whose list of SEM_UNDO adjustments a child of clone(2) has: with CLONE_SYSVSEM its parent's, which
- * is applied when the last of those who share it has ended; without, one of its own, with CLONE_VM,
- * too.
+ * Whose list of SEM_UNDO adjustments a child of clone(2) has: with CLONE_SYSVSEM its parent's,
+ * which is applied when the last of those who share it has ended; without, one of its own, with
+ * CLONE_VM, too.
  */
 #include "tests.h"
 #include <sched.h>
@@ -271,9 +271,13 @@ static void with_each_way_it_is_applied_by_the_last(int parent_first) {
     }
 }
 
-static void applied_when_the_parent_ends_after_its_child(void) { with_each_way_it_is_applied_by_the_last(0); }
+static void applied_when_the_parent_ends_after_its_child(void) {
+    with_each_way_it_is_applied_by_the_last(0);
+}
 
-static void applied_when_the_child_ends_after_its_parent(void) { with_each_way_it_is_applied_by_the_last(1); }
+static void applied_when_the_child_ends_after_its_parent(void) {
+    with_each_way_it_is_applied_by_the_last(1);
+}
 
 static int first_of_three(void *unused) {
     (void)unused;
@@ -359,14 +363,14 @@ static void unshare_leaves_the_list_to_the_others(void) {
 TESTS({"has_its_own_in_the_same_memory", has_its_own_in_the_same_memory},
       {"has_its_own_while_its_parent_waits", has_its_own_while_its_parent_waits},
       {"leaves_its_parents_alone", leaves_its_parents_alone},
-      {"its_end_wakes_who_waits", its_end_wakes_who_waits},
-      {"is_given_its_own", is_given_its_own},
-      {"keeps_its_own_at_exec", keeps_its_own_at_exec},
-      {"so_has_its_child", so_has_its_child},
+      {"its_end_wakes_who_waits", its_end_wakes_who_waits}, {"is_given_its_own", is_given_its_own},
+      {"keeps_its_own_at_exec", keeps_its_own_at_exec}, {"so_has_its_child", so_has_its_child},
       {"many_have_their_own", many_have_their_own},
       {"shares_its_parents_in_the_same_memory", shares_its_parents_in_the_same_memory},
-      {"applied_when_the_parent_ends_after_its_child", applied_when_the_parent_ends_after_its_child},
-      {"applied_when_the_child_ends_after_its_parent", applied_when_the_child_ends_after_its_parent},
+      {"applied_when_the_parent_ends_after_its_child",
+       applied_when_the_parent_ends_after_its_child},
+      {"applied_when_the_child_ends_after_its_parent",
+       applied_when_the_child_ends_after_its_parent},
       {"the_last_of_three_applies", the_last_of_three_applies},
       {"a_fork_does_not_share", a_fork_does_not_share},
       {"unshare_leaves_the_list_to_the_others", unshare_leaves_the_list_to_the_others})

@@ -3,7 +3,7 @@
 
 use crate::names::next::Next;
 use crate::pools::lists::{self, Lent};
-use crate::pools::sharers;
+use crate::pools::{lend, sharers};
 use crate::process::page::Sharer;
 use core::ffi::{c_int, c_void};
 
@@ -51,7 +51,7 @@ impl Child {
         if flags & OWN_LIST == libc::CLONE_VM {
             sharers::make().map(Child::Sharer)
         } else if flags & SAME_LIST == libc::CLONE_SYSVSEM {
-            lists::lend().map(Child::Lists)
+            lend::lend().map(Child::Lists)
         } else {
             None
         }

@@ -72,8 +72,8 @@ pub fn known_adjuster(index: usize) -> Option<Ctx<'static>> {
     find(index, true).ok().map(|caller| caller.ctx)
 }
 
-/// The calling process, or, as an `adjuster`, that by whose slot its adjustments go. Put together in one place
-/// from words, not passed around: it stays in registers then.
+/// The calling process, or, as an `adjuster`, that by whose slot its adjustments go. Put together in one
+/// place from words, not passed around: it stays in registers then.
 #[inline(always)]
 fn find(index: usize, adjuster: bool) -> Result<Caller, Errno> {
     let known = page::existing()

@@ -9,23 +9,18 @@
 //! between makes one operation's adjustment due early, and no more. So that none goes past that, the thread
 //! that shares the list is marked (`interrupted.rs`): it takes no shortcuts.
 
-use crate::pools::caller::{caller_of, Caller};
-use crate::pools::claim::Claim;
-use crate::pools::sharers;
-use crate::pools::table::{self, POOLS};
 use crate::process::gate::{self, Inside};
-use crate::process::page::{self, pack, unpack, Membership, MAX_POOLS};
-use crate::thread::errno::ErrnoGuard;
+use crate::process::page::{self, unpack, Membership, MAX_POOLS};
 use crate::thread::interrupted;
 use core::sync::atomic::Ordering::{Acquire, Release};
-use vshmem_ipc::{liveness, sem};
 use vshmem_pool::ProcId;
-use vshmem_transport::{process, Handle, Liveness};
+use vshmem_transport::Liveness;
 
 /// The lists that a child is to share: the slot, as in [`Membership`], and its lock; 0: none.
 pub type Lent = [(u64, Option<Liveness>); MAX_POOLS];
 
-fn of(index: usize) -> Option<&'static Membership> {
+/// The place for the list in the pool at a place.
+pub fn of(index: usize) -> Option<&'static Membership> {
     page::existing().map(|page| &page.lists[index])
 }
 
@@ -39,56 +34,8 @@ pub fn any() -> bool {
     (0..MAX_POOLS).any(|index| shared(index).is_some())
 }
 
-/// Has a child of the calling thread, to be made now, share the process's lists in all pools that are open.
-/// `None`: there are none, no lock is to be had that a child can have, too, or the caller is a sharer, whose
-/// adjustments are not the process's.
-#[cold]
-pub fn lend() -> Option<Lent> {
-    if sharers::is_one() {
-        return None;
-    }
-    let _errno = ErrnoGuard::now();
-    let mut lent = [(0, None); MAX_POOLS];
-    for index in (0..MAX_POOLS).filter(|index| POOLS[*index].is_open()) {
-        let Ok(caller) = caller_of(index) else { continue };
-        let Ok(gate) = gate::enter() else { continue };
-        let list = begin(&gate, &caller).and_then(|list| {
-            // SAFETY: inside the gate; the process has the lock.
-            let lock = unsafe { (*of(index)?.liveness.get()).filter(|lock| lock.lend()) }?;
-            lent[index] = (pack(list, caller.may_go()), Some(lock));
-            Some(list)
-        });
-        drop(gate);
-        if let Some(list) = list {
-            interrupted::mark(true);
-            vshmem_ipc::hand_over(&caller.ctx, list);
-        }
-    }
-    lent.iter().any(|(me, _)| *me != 0).then_some(lent)
-}
-
-/// The list that the process shares, begun now if there is none.
-fn begin(gate: &Inside, caller: &Caller) -> Option<ProcId> {
-    let (index, list) = (caller.pool_index(), of(caller.pool_index())?);
-    if let Some(me) = shared(index) {
-        return Some(me);
-    }
-    let place = &POOLS[index];
-    // SAFETY: a caller exists only of an open pool.
-    let handle = unsafe { &place.opened().handle };
-    let mut claim = Claim::new(handle, Handle::claim_liveness_for_child);
-    let started = process::unknown_start(table::started_of(index));
-    let take = &mut |slot| claim.take(slot);
-    let me = liveness::claim(caller.pool(), place, caller.ctx.member, 0, started, take);
-    let Some((me, lock)) = me.zip(claim.taken()) else {
-        claim.give_back();
-        return None;
-    };
-    publish(gate, list, pack(me, caller.may_go()), lock);
-    Some(me)
-}
-
-fn publish(_gate: &Inside, list: &Membership, me: u64, lock: Liveness) {
+/// Has the process share a list in the pool at a place from now on.
+pub fn publish(_gate: &Inside, list: &Membership, me: u64, lock: Liveness) {
     // SAFETY: inside the gate.
     unsafe { *list.liveness.get() = Some(lock) };
     list.me.store(me, Release);
@@ -115,13 +62,6 @@ pub fn begin_in_child(lists: &Lent) {
         }
     }
     interrupted::mark(true);
-}
-
-/// Hands over what the calling process has on a set, if it shares a list in the pool.
-pub fn hand_over(caller: &Caller, id: i32) {
-    if let Some(list) = shared(caller.pool_index()) {
-        sem::hand_over(&caller.ctx, id, list);
-    }
 }
 
 /// The process shares its list in a pool no more: what is there is due when the others have ended.

@@ -2,7 +2,7 @@
 
 use crate::calls::{duration, shortcut};
 use crate::pools::caller::{adjuster, caller, known, Caller, SHARED};
-use crate::pools::lists;
+use crate::pools::lend;
 use crate::process::{page, raw, shortcuts};
 use crate::thread::{addresses, permit};
 use core::mem::MaybeUninit;
@@ -250,7 +250,7 @@ unsafe fn op_by_list(
     let caller = caller()?;
     // SAFETY: as the caller vouches.
     let done = several(&caller, id, sops, count, unsafe { span(&caller, sops, count, timeout) }?);
-    lists::hand_over(&caller, id);
+    lend::hand_over(&caller, id);
     done
 }
 
