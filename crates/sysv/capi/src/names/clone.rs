@@ -36,7 +36,8 @@ const OWN_LIST: c_int =
 /// Flags by which a child is a process like one of `fork`, but that it shares its parent's list.
 const SAME_LIST: c_int = libc::CLONE_VM | libc::CLONE_SYSVSEM | libc::CLONE_THREAD | libc::CLONE_SETTLS;
 
-/// What of a child is known to this library.
+/// What of a child is known to this library. It lies on the child's stack: there is no heap.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Copy)]
 enum Child {
     /// It has its parent's memory.
