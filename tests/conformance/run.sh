@@ -11,7 +11,7 @@ set -eu
 
 library=${1:-}
 here=$(cd "$(dirname "$0")" && pwd)
-tests=${TESTS:-sem msg shm process memory handlers users stopped death mapped listing stress}
+tests=${TESTS:-sem clone msg shm process memory handlers users stopped death mapped listing stress}
 match=${MATCH:-}
 runner=${RUNNER:-}
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-conformance.XXXXXX")

@@ -37,7 +37,7 @@ use vshmem_pool::layout::Proc;
 pub use directory::await_lock;
 pub use end_waits::interrupt;
 pub use errno::Errno;
-pub use liveness::{leave, undo};
+pub use liveness::{hand_over, leave, undo};
 pub use perm::Granted;
 pub use vshmem_pool::{Budget, Cred, Ctx, Kernel, Pool, ProcId, Waited};
 

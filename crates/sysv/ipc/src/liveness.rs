@@ -197,6 +197,13 @@ pub fn undo(c: &Ctx) {
     dir::each_touched(c, c.me, Kind::Sem, |index| sem::undo_own(c, &signals, index));
 }
 
+/// Hands the caller's `SEM_UNDO` adjustments over to another slot, which they are of from then on: they are
+/// due when that one's liveness lock is free.
+pub fn hand_over(c: &Ctx, to: ProcId) {
+    let signals = SignalsBlocked::brief(c.kernel);
+    dir::each_touched(c, c.me, Kind::Sem, |index| sem::hand_over_at(c, &signals, index, to));
+}
+
 /// A clean exit: undoes the caller's `SEM_UNDO` adjustments and drops its attachments, and wakes those that
 /// waited for that. The slot stays the caller's; [`Pool::free_process`] gives it up. False if a stopped
 /// process was in the way, or it cost too much: then the process that finds the caller dead does the rest,

@@ -27,11 +27,21 @@ impl Liveness {
     /// Makes an inherited lock the child's own: its own children won't inherit it. To be called in the child.
     ///
     /// # Safety
-    /// The lock must have been claimed for this child by its parent.
+    /// The lock must have been claimed for this child by its parent, or lent to it.
     #[inline]
     pub unsafe fn keep_in_child(&self) {
         // SAFETY: the caller vouches that the page was inherited; the advice concerns later forks only.
         let _ = unsafe { sys::advise(self.page, self.len, libc::MADV_DONTFORK) };
+    }
+
+    /// Has the next child hold the lock, too: it is free when both have ended. Then both call
+    /// [`Liveness::keep_in_child`]. False: that can't be.
+    ///
+    /// # Safety
+    /// As [`Liveness::end`], or an ancestor has lent it.
+    pub unsafe fn lend(&self) -> bool {
+        // SAFETY: the caller vouches that the page is there; the advice concerns later forks only.
+        unsafe { sys::advise(self.page, self.len, libc::MADV_DOFORK) }.is_ok()
     }
 
     /// Lets go of the process's own lock, so that it counts as dead from now on; or, in the parent, of one

@@ -110,7 +110,7 @@ const TICKS: u64 = 100;
 /// alive. False only if it is certainly dead.
 pub fn is_alive(handle: &Handle, slot: u32, pid: u32, started: u64) -> bool {
     if started & NO_LIVENESS_LOCK != 0 {
-        return !is_gone(pid, started);
+        return !is_gone(pid, started) && !has_left(pid, started);
     }
     match handle.alive(slot) {
         Some(alive) => alive && !has_left(pid, started),
@@ -146,8 +146,12 @@ pub fn has_left(pid: u32, started: u64) -> bool {
     if pid == 0 || theirs == 0 {
         return false;
     }
-    let is_over = ending::is_over(pid).unwrap_or_else(|| has_no_process(pid));
-    is_over && theirs == namespaces()
+    is_over(pid) && theirs == namespaces()
+}
+
+/// Whether the process that has this pid will certainly never do anything again, or there is none.
+pub fn is_over(pid: u32) -> bool {
+    ending::is_over(pid).unwrap_or_else(|| has_no_process(pid))
 }
 
 /// Whether the process that noted `pid` and `started` is certainly alive. If it has lost its liveness lock

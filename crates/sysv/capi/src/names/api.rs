@@ -67,7 +67,7 @@ pub unsafe extern "C" fn vshm_semop(id: i32, sops: *mut Sembuf, count: usize) ->
 
 unsafe extern "C" fn semop_slow(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
     // SAFETY: as the header demands.
-    guard("vshm_semop", move || unsafe { sem::op(&caller()?, id, sops, count) })
+    guard("vshm_semop", move || unsafe { sem::op(id, sops, count) })
 }
 
 #[no_mangle]
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn vshm_semtimedop(
 ) -> i32 {
     guard("vshm_semtimedop", move || {
         // SAFETY: as the header demands.
-        unsafe { sem::timed_op(&caller()?, id, sops, count, timeout) }
+        unsafe { sem::timed_op(id, sops, count, timeout) }
     })
 }
 

@@ -3,7 +3,7 @@
 use crate::names::pthread_exit;
 use crate::pools::caller::caller;
 use crate::pools::table::POOLS;
-use crate::pools::{at_fork, heirs, member};
+use crate::pools::{at_fork, heirs, member, sharers};
 use crate::process::config;
 use crate::process::log::{self, Level};
 use crate::process::page::{self, Page, MAX_POOLS};
@@ -20,6 +20,7 @@ extern "C" fn on_load() {
     #[cfg(not(test))]
     {
         crate::names::fork::on_load();
+        crate::names::clone::on_load();
         crate::names::files::on_load();
     }
     watch_threads();
@@ -64,6 +65,9 @@ unsafe extern "C" fn thread_ends(_: *mut c_void) {
 /// served, and what they leave is cleaned up as if the process had been killed.
 extern "C" fn on_exit() {
     let Some(page) = page::existing() else { return };
+    if sharers::end() {
+        return;
+    }
     leave_pools(page);
     // Not under other threads, which may be inside a call.
     if is_single_threaded() {

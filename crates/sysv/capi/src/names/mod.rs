@@ -8,7 +8,7 @@
 //! | [`dispatch`] | the calls that go to the pool, and those that go to the kernel |
 //! | `files` | libc's functions that open files, for those of `/proc` that tell IPC objects and limits |
 //! | `dlfcn` | opening libraries and looking names up at run time |
-//! | `fork`, `unshare`, `user_ids` | libc's functions that change what a pool knows of a process |
+//! | `fork`, `clone`, `unshare`, `user_ids` | libc's functions that change what a pool knows of a process |
 //! | `mappings`, `mlockall` | libc's functions that change attachments, or would fill pools with memory |
 //! | [`pthread_exit`] | the end of a thread in a handler that has interrupted a call |
 //! | `next` | libc's own functions, behind those of the same names here |
@@ -19,6 +19,8 @@ pub mod load;
 pub mod pthread_exit;
 
 // A test program must keep its own libc functions.
+#[cfg(not(test))]
+pub mod clone;
 #[cfg(not(test))]
 pub mod dlfcn;
 #[cfg(not(test))]

@@ -103,7 +103,7 @@ unsafe extern "C" fn semop_slow(id: i32, sops: *mut Sembuf, count: usize) -> i32
         "semop",
         id,
         // SAFETY: as the caller vouches.
-        move || unsafe { sem::op(&caller()?, id, sops, count) },
+        move || unsafe { sem::op(id, sops, count) },
         // SAFETY: the kernel checks the address.
         move || int(unsafe { syscall!(libc::SYS_semtimedop, id, sops, count, 0usize) }),
     )
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn semtimedop(
         "semtimedop",
         id,
         // SAFETY: as the caller vouches.
-        move || unsafe { sem::timed_op(&caller()?, id, sops, count, timeout) },
+        move || unsafe { sem::timed_op(id, sops, count, timeout) },
         // SAFETY: the kernel checks the addresses.
         move || int(unsafe { syscall!(libc::SYS_semtimedop, id, sops, count, timeout) }),
     )

@@ -1,7 +1,8 @@
 //! `unshare`, which ends the caller's list of `SEM_UNDO` adjustments: they are applied at once.
 
-use crate::pools::caller::known_in;
-use crate::pools::revoked;
+use crate::pools::caller::known_adjuster;
+use crate::pools::{lists, revoked};
+use crate::process::gate;
 use crate::process::page::MAX_POOLS;
 use crate::process::raw::syscall;
 use crate::thread::errno::{from_kernel, ErrnoGuard};
@@ -29,8 +30,11 @@ fn end_list() {
         return;
     }
     for index in (0..MAX_POOLS).filter(|index| !revoked::is_revoked(*index)) {
-        if let Some(c) = known_in(index) {
+        if let Some(c) = known_adjuster(index) {
             vshmem_ipc::undo(&c);
+        } else if let Ok(gate) = gate::enter() {
+            // Where it shares one, the others go on with it.
+            lists::leave(&gate, index);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The kernel as a pool and the upper half see it, by the crates `transport` and `wait`.
 
-use crate::pools::heirs;
 use crate::pools::sizes::SEGMENTS;
 use crate::pools::table::{OpenPool, Opened, POOLS};
+use crate::pools::{heirs, sharers};
 use crate::process::page::{self, unpack, Page, MAX_POOLS};
 use crate::process::{gate, raw};
 use crate::thread::errno::ErrnoGuard;
@@ -135,7 +135,7 @@ impl Kernel for OpenPool {
     }
 
     fn is_child_of(&self, pid: u32) -> bool {
-        page::existing().map(Page::pid) != Some(pid)
+        page::existing().map(Page::pid) != Some(pid) && !sharers::has(pid)
     }
 
     fn stands(&self, word: Option<&AtomicU32>) {

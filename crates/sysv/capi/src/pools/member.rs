@@ -2,7 +2,7 @@
 
 use crate::pools::claim::Claim;
 use crate::pools::table::{OpenPool, CONFIGURED, POOLS};
-use crate::pools::{heirs, open, revoked};
+use crate::pools::{heirs, lists, open, revoked, sharers};
 use crate::process::attachments::TABLE;
 use crate::process::config::config;
 use crate::process::gate::{self, Inside};
@@ -210,6 +210,8 @@ pub fn leave(index: usize, give_up: bool) {
     let Ok(gate) = gate::enter() else { return };
     membership.me.store(0, Ordering::Release);
     gate.page().forget_shortcuts();
+    sharers::forget_slots(gate.page(), index);
+    lists::leave(&gate, index);
     if let Some(ctx) = left {
         ctx.pool.free_process(ctx.me);
     }

@@ -9,6 +9,8 @@
 //! | [`member`], [`claim`] | its process slot, and the liveness lock that goes with it |
 //! | [`mapping`] | segments, mapped for the program |
 //! | [`at_fork`], [`heirs`] | children, those that are counted and those that nobody sees |
+//! | [`sharers`] | children in the same memory |
+//! | [`lists`], [`lend`] | those with the same `SEM_UNDO` adjustments |
 //! | [`kernel`] | the answers of this kernel to a pool's questions |
 //! | [`revoked`], [`outcome`] | pools that are taken away while they are in use, and what calls return then |
 //! | [`sizes`] | the sizes of sets and segments that this process was told |
@@ -20,10 +22,13 @@ pub mod claim;
 pub mod current;
 pub mod heirs;
 pub mod kernel;
+pub mod lend;
+pub mod lists;
 pub mod mapping;
 pub mod member;
 pub mod open;
 pub mod outcome;
 pub mod revoked;
+pub mod sharers;
 pub mod sizes;
 pub mod table;

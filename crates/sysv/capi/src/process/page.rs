@@ -9,7 +9,7 @@ use crate::process::raw::{self, syscall};
 use crate::process::shortcuts::{Place, Places};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{fence, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use vshmem_ipc::{msg, sem};
 use vshmem_transport::Liveness;
 
@@ -43,6 +43,24 @@ pub struct Page {
     pub memberships: [Membership; MAX_POOLS],
     /// The thread that is inside the gate, by the address of its thread-local block, or forks; 0: none.
     pub owner: AtomicUsize,
+    /// Other processes in the same memory.
+    pub sharers: [Sharer; 16],
+    /// The lists of `SEM_UNDO` adjustments that the process shares with others, in each open pool; see
+    /// [`crate::pools::lists`].
+    pub lists: [Membership; MAX_POOLS],
+}
+
+/// A child in the same memory; see [`crate::pools::sharers`].
+#[repr(C)]
+pub struct Sharer {
+    /// The thread that has made it, by the address of its thread-local block; 0: there is none.
+    pub maker: AtomicUsize,
+    /// Its pid; 0: not known yet.
+    pub pid: AtomicU32,
+    /// Whether its maker is done with it.
+    pub is_made: AtomicBool,
+    /// Its slot in each open pool, as in [`Membership::me`].
+    pub me: [AtomicU64; MAX_POOLS],
 }
 
 // SAFETY: `liveness` is only touched under the gate; the rest is atomic.

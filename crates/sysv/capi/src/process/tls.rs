@@ -56,6 +56,8 @@ pub struct Wait {
     pub stack: usize,
     /// 1 if libc's key is called at the thread's end, else 0.
     pub watched: usize,
+    /// What `word` is while it does not wait: 0, or [`crate::thread::interrupted::MARK`].
+    pub idle: usize,
 }
 
 /// The error of a thread's last failing call. All zeros: none failed yet.

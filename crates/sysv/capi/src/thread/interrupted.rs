@@ -5,6 +5,9 @@
 //! serves it any more, neither the handler itself nor others. A handler that jumps out of the wait
 //! (`siglongjmp` after `alarm`) leaves it behind: the thread's next call ends it, or the thread's end
 //! (`pthread_exit` in a handler, asynchronous cancellation).
+//!
+//! A thread can also be *marked*: whichever call comes next has to look who makes it
+//! ([`crate::pools::sharers`]). To calls that is the same word, so they ask once.
 
 use crate::process::tls::{self, Wait};
 use core::sync::atomic::{compiler_fence, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
@@ -57,15 +60,13 @@ const NOWHERE: usize = usize::MAX;
 /// is called to record it. A handler that jumps away before that leaves its record, which is freed at the
 /// process's end.
 pub fn stands(word: Option<&AtomicU32>) {
-    let word = word.map_or(core::ptr::null(), |word| word as *const AtomicU32);
-    // SAFETY: the thread's own block.
-    let known = unsafe { (&raw const (*tls::thread()).wait.word).read_volatile() };
-    let again = !word.is_null() && known == word as usize;
+    let at = word.map_or(core::ptr::null(), |word| word as *const AtomicU32);
+    let again = !at.is_null() && self::word() == at as usize;
     set_stack(if again { here() } else { NOWHERE });
-    if !word.is_null() {
+    if !at.is_null() {
         be_watched();
     }
-    set_word(word);
+    set_word(at);
 }
 
 /// Records the word that the thread waits on for the time of the wait; while it stands in a queue, that is
@@ -94,27 +95,63 @@ fn set_stack(at: usize) {
     unsafe { (&raw mut (*tls::thread()).wait.stack).write_volatile(at) };
 }
 
-/// A thread in the middle of a wait takes no shortcuts: whichever call comes next ends the wait.
+/// A thread in the middle of a wait, or marked, takes no shortcuts: whichever call comes next looks.
 fn set_word(word: *const AtomicU32) {
     compiler_fence(SeqCst);
     tls::set_permit(false);
     // SAFETY: the thread's own block.
-    unsafe { (&raw mut (*tls::thread()).wait.word).write_volatile(word as usize) };
+    let word = unsafe {
+        let wait = &raw mut (*tls::thread()).wait;
+        let word = if word.is_null() { (&raw const (*wait).idle).read_volatile() } else { word as usize };
+        (&raw mut (*wait).word).write_volatile(word);
+        word
+    };
     compiler_fence(SeqCst);
-    tls::set_permit(word.is_null());
+    tls::set_permit(word == 0);
     compiler_fence(SeqCst);
 }
 
-/// The thread stands nowhere, whatever it has recorded.
+/// The thread stands nowhere, whatever it has recorded, and is not marked.
 pub fn forget() {
+    // SAFETY: the thread's own block.
+    unsafe { (*tls::thread()).wait.idle = 0 };
     set_word(core::ptr::null());
+}
+
+/// Marks the calling thread, or takes the mark from it.
+pub fn mark(is_marked: bool) {
+    // SAFETY: the thread's own block.
+    unsafe { (&raw mut (*tls::thread()).wait.idle).write_volatile(if is_marked { MARK } else { 0 }) };
+    if !is_waiting() {
+        set_word(core::ptr::null());
+    }
+}
+
+/// The word of a thread that is marked and does not wait: nobody waits at this address.
+pub const MARK: usize = 1;
+
+#[inline(always)]
+fn word() -> usize {
+    // SAFETY: the thread's own block.
+    unsafe { (&raw const (*tls::thread()).wait.word).read_volatile() }
 }
 
 /// Is the thread in the middle of a wait?
 #[inline(always)]
 pub fn is_waiting() -> bool {
+    word() > MARK
+}
+
+/// Is the thread marked?
+pub fn is_marked() -> bool {
     // SAFETY: the thread's own block.
-    unsafe { (&raw const (*tls::thread()).wait.word).read_volatile() != 0 }
+    unsafe { (&raw const (*tls::thread()).wait.idle).read_volatile() != 0 }
+}
+
+/// Is the thread in the middle of a wait, or marked?
+#[inline(always)]
+pub fn must_look() -> bool {
+    word() != 0
 }
 
 /// Ends the wait that the calling thread is in the middle of, if that is in this pool.
@@ -148,5 +185,26 @@ fn is_on_signal_stack() -> bool {
         let mut stack: libc::stack_t = core::mem::zeroed();
         let result = crate::process::raw::syscall!(libc::SYS_sigaltstack, 0usize, &mut stack as *mut _);
         result == 0 && stack.ss_flags & libc::SS_ONSTACK != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_outlasts_waits() {
+        let word = AtomicU32::new(0);
+        let looks = || (is_waiting(), must_look());
+        assert_eq!(looks(), (false, false));
+        mark(true);
+        assert_eq!(looks(), (false, true));
+        assert_eq!(during(&word, looks), (true, true));
+        assert_eq!((looks(), tls::permit()), ((false, true), 0));
+        during(&word, || mark(false));
+        assert_eq!(looks(), (false, false));
+        mark(true);
+        forget();
+        assert!(!is_marked() && !must_look());
     }
 }

@@ -95,7 +95,7 @@ pub fn renew_permit() -> Option<Permit> {
     }
     let word = epoch & PERMITS;
     *own = word;
-    set_permit(!interrupted::is_waiting());
+    set_permit(!interrupted::must_look());
     Some(Permit { word, user })
 }
 

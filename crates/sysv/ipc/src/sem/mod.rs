@@ -22,6 +22,7 @@ mod contend;
 mod ctl;
 mod fast;
 mod get;
+mod hand_over;
 mod lock;
 #[cfg(all(test, feature = "model"))]
 mod model;
@@ -43,6 +44,8 @@ pub use ctl::{
 };
 pub use fast::op;
 pub use get::get;
+pub use hand_over::hand_over;
+pub(crate) use hand_over::hand_over_at;
 pub use remove::remove;
 pub(crate) use repay::{reap_process, undo_own};
 

@@ -60,7 +60,8 @@ pub fn records<'a>(c: &'a Ctx, set: &Set) -> impl Iterator<Item = (u64, &'static
     .take(MAX_PROCS as usize)
 }
 
-fn record_of(c: &Ctx, set: &Set, who: ProcId) -> Option<u64> {
+/// The record that a process has of a set.
+pub fn record_of(c: &Ctx, set: &Set, who: ProcId) -> Option<u64> {
     let is_his = |(_, r): &(u64, &Undo)| r.owner.load(Relaxed) == who.word();
     records(c, set).find(is_his).map(|(at, _)| at)
 }
@@ -76,6 +77,14 @@ fn read_lane(word: u64, shift: u32) -> i32 {
 
 fn write_lane(word: u64, shift: u32, adjust: i32) -> u64 {
     word & !(0xffff << shift) | (adjust as u16 as u64) << shift
+}
+
+/// Empties a record's adjustment of a semaphore, in a transaction. Returns what it was.
+pub fn empty_lane(txn: &mut Txn, record: u64, num: u32) -> Result<i32, Errno> {
+    let (at, shift) = lane(record, num);
+    let word = txn.get(at).ok_or(Errno::EINVAL)?;
+    txn.set(at, write_lane(word, shift, 0))?;
+    Ok(read_lane(word, shift))
 }
 
 /// Adds to the adjustment that a process has of a semaphore. `ERANGE` if it leaves its range.
@@ -139,7 +148,7 @@ pub fn ensure_record_for(
 }
 
 /// The words that hold a record's adjustments.
-fn lanes(c: &Ctx, set: &Set, record: u64) -> Option<&'static [AtomicU64]> {
+pub fn lanes(c: &Ctx, set: &Set, record: u64) -> Option<&'static [AtomicU64]> {
     c.words(record + HEAD, set.nsems.div_ceil(4).into())
 }
 
@@ -201,20 +210,22 @@ pub fn take_back(c: &Ctx, set: &Set, guard: &Guard, who: ProcId) -> Result<bool,
 /// Semaphores that were changed, to let fast paths use them again. Where they are many, all of the set's are
 /// gone through.
 #[derive(Default)]
-struct Changed {
+pub struct Changed {
     few: [u32; 16],
     count: usize,
 }
 
 impl Changed {
-    fn add(&mut self, num: u32) {
+    /// Notes a semaphore.
+    pub fn add(&mut self, num: u32) {
         if let Some(place) = self.few.get_mut(self.count) {
             *place = num;
         }
         self.count += 1;
     }
 
-    fn thaw(&self, c: &Ctx, set: &Set) {
+    /// Lets fast paths use them again.
+    pub fn thaw(&self, c: &Ctx, set: &Set) {
         match self.few.get(..self.count) {
             Some(few) => thaw_all(c, set, few.len(), |i| few[i]),
             None => thaw_all(c, set, set.nsems as usize, |i| i as u32),

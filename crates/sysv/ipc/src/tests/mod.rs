@@ -2,7 +2,7 @@
 
 mod backing;
 mod budget;
-mod check;
+pub(crate) mod check;
 mod deadlines;
 pub mod death;
 mod directory;

@@ -1,7 +1,8 @@
 //! `semop` and `semtimedop`.
 
 use crate::calls::{duration, shortcut};
-use crate::pools::caller::{known, Caller};
+use crate::pools::caller::{adjuster, caller, known, Caller, SHARED};
+use crate::pools::lend;
 use crate::process::{page, raw, shortcuts};
 use crate::thread::{addresses, permit};
 use core::mem::MaybeUninit;
@@ -138,13 +139,18 @@ fn remember(id: i32) {
     );
 }
 
-/// `semop` on a pool.
+/// `semop` on the pool that calls go to.
 ///
 /// # Safety
 /// The operations stay mapped during the call; an address that never was good is EFAULT.
 #[inline(always)]
-pub unsafe fn op(caller: &Caller, id: i32, sops: *const Sembuf, count: usize) -> Result<i32, Errno> {
-    timed(caller, id, sops, count, None)
+pub unsafe fn op(id: i32, sops: *const Sembuf, count: usize) -> Result<i32, Errno> {
+    match adjuster() {
+        Ok(caller) => timed(&caller, id, sops, count, None),
+        // SAFETY: as the caller vouches.
+        Err(SHARED) => unsafe { op_by_list(id, sops, count, core::ptr::null()) },
+        Err(error) => Err(error),
+    }
 }
 
 #[inline(always)]
@@ -209,19 +215,57 @@ fn several(
     done.map(|()| 0).map_err(|error| caller.excuse(error))
 }
 
-/// `semtimedop` on a pool.
+/// `semtimedop` on the pool that calls go to.
 ///
 /// # Safety
 /// As [`op`], for `timeout` as well.
 pub unsafe fn timed_op(
-    caller: &Caller,
     id: i32,
     sops: *const Sembuf,
     count: usize,
     timeout: *const timespec,
 ) -> Result<i32, Errno> {
+    match adjuster() {
+        // SAFETY: as the caller vouches.
+        Ok(caller) => timed(&caller, id, sops, count, unsafe { span(&caller, sops, count, timeout) }?),
+        // SAFETY: as the caller vouches.
+        Err(SHARED) => unsafe { op_by_list(id, sops, count, timeout) },
+        Err(error) => Err(error),
+    }
+}
+
+/// `semop` or, with a time, `semtimedop` by a process whose `SEM_UNDO` adjustments are of a list that it
+/// shares.
+///
+/// # Safety
+/// As [`timed_op`].
+#[cold]
+#[inline(never)]
+unsafe fn op_by_list(
+    id: i32,
+    sops: *const Sembuf,
+    count: usize,
+    timeout: *const timespec,
+) -> Result<i32, Errno> {
+    let caller = caller()?;
+    // SAFETY: as the caller vouches.
+    let done = several(&caller, id, sops, count, unsafe { span(&caller, sops, count, timeout) }?);
+    lend::hand_over(&caller, id);
+    done
+}
+
+/// The time that `semtimedop` has.
+///
+/// # Safety
+/// As [`timed_op`].
+unsafe fn span(
+    caller: &Caller,
+    sops: *const Sembuf,
+    count: usize,
+    timeout: *const timespec,
+) -> Result<Option<Duration>, Errno> {
     if timeout.is_null() {
-        return timed(caller, id, sops, count, None);
+        return Ok(None);
     }
     addresses::readable(timeout, size_of::<timespec>())?;
     // SAFETY: found readable.
@@ -234,5 +278,5 @@ pub unsafe fn timed_op(
         return Err(Errno::E2BIG);
     }
     addresses::readable(sops, count as u32 as usize * size_of::<Sembuf>())?;
-    timed(caller, id, sops, count, Some(duration(t)?))
+    duration(t).map(Some)
 }
