@@ -1,16 +1,17 @@
-//! Parsers of QEMU's answers, and of records about them, as functions of bytes. They panic if a parser is at
-//! fault.
+//! Parsers of QEMU's answers, and of records about them and its templates, as functions of bytes. They panic
+//! if a parser is at fault.
 
 use super::probe;
 use crate::running::attached::Attached;
 use crate::running::{pci, plug, qmp};
+use crate::template::store;
 use serde_json::Value;
 
 /// A parser under test.
 type Reader = fn(&[u8]);
 
 /// The parsers, by name.
-pub const READERS: &[(&str, Reader)] = &[("monitor", monitor), ("attached", attached)];
+pub const READERS: &[(&str, Reader)] = &[("monitor", monitor), ("attached", attached), ("template", template)];
 
 /// Answers of QEMU's monitor.
 fn monitor(text: &[u8]) {
@@ -41,6 +42,14 @@ fn attached(text: &[u8]) {
     let _ = probe::parse_verdict(&String::from_utf8_lossy(text), "question");
 }
 
+/// Descriptions of templates.
+fn template(text: &[u8]) {
+    if let Ok(kept) = store::parse(text) {
+        let again = serde_json::to_vec(&kept).expect("plain data");
+        assert_eq!(store::parse(&again), Ok(kept), "read again");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +61,10 @@ mod tests {
             monitor(&answer[..end]);
         }
         attached(b"question\nkvm\n");
+        let kept = br#"{"version":1,"key":"a: b","cpus":1,"memory":5,"accel":"x","kernel":"6.1","made":7}"#;
+        assert!(store::parse(kept).is_ok());
+        for end in 0..=kept.len() {
+            template(&kept[..end]);
+        }
     }
 }

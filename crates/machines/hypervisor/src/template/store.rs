@@ -144,7 +144,7 @@ impl Store {
         }
         let damaged = |what: &str| error!("the {what} of the template in {} is damaged", directory.display());
         // It may have the memory in it.
-        let state = read(&directory.join(STATE), MOST_STATE + kept.memory)?;
+        let state = read(&directory.join(STATE), MOST_STATE.saturating_add(kept.memory))?;
         if hash(&state) != kept.state_hash {
             return Err(damaged("state"));
         }
@@ -320,7 +320,7 @@ fn open(path: &Path) -> Result<File> {
 fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![];
     let failed = || format!("could not read {}", path.display());
-    open(path)?.take(most + 1).read_to_end(&mut bytes).explain(failed)?;
+    open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes).explain(failed)?;
     match bytes.len() as u64 > most {
         true => Err(error!("{} is too long", path.display())),
         false => Ok(bytes),
