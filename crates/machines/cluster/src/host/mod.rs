@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `up`, `restart`, `repair`, `wait` | starting machines, and waiting until they take commands |
 //! | `interrupted` | starts that were interrupted |
-//! | `batches`, `claims` | which machines boot together, and whether this host has their memory |
+//! | `batches`, `together`, `claims` | which machines boot together, their start, and whether this host has their memory |
 //! | `accounts` | the users that root's machines run as |
 //! | `placing` | on which cores machines run |
 //! | `devices` | devices of this host that machines have for themselves |
@@ -32,6 +32,7 @@ pub mod repair;
 pub mod restart;
 mod serving;
 pub mod templates;
+mod together;
 pub mod up;
 pub mod users;
 pub mod wait;

@@ -1,5 +1,6 @@
 //! The start of a cluster.
 
+use super::together::{start_all, Common};
 use super::wait::wait;
 use super::{batches, claims, cluster, devices, made_pools, placing, serving, users};
 use crate::description::machines::MAX_NAME;
@@ -16,7 +17,7 @@ use vshmem_hypervisor::boot::initramfs_files::Initramfs;
 use vshmem_hypervisor::boot::software::Software;
 use vshmem_hypervisor::launcher::options::{ClusterOptions, MachineOptions, Progress};
 use vshmem_hypervisor::launcher::starting::or_exit_reason;
-use vshmem_hypervisor::launcher::traits::{self, Launcher, StartOptions};
+use vshmem_hypervisor::launcher::traits::{self, Launcher};
 use vshmem_hypervisor::shared::network::{self, Link};
 use vshmem_hypervisor::shared::pool;
 use vshmem_hypervisor::state::disks;
@@ -373,23 +374,24 @@ fn boot(
     check_doorbells(launcher, options, record, &mut |text| report(Progress::Message(text.into())))?;
     let mut links = links(options)?.into_iter();
     let templates = Templates::new(!options.cold);
+    let common = Common { launcher, software, initramfs, ports: options.ports, templates: &templates };
     let cpus: Vec<u32> = record.machines.iter().map(|machine| machine.cpus).collect();
     for batch in batches::of(&cpus) {
-        for index in batch.clone() {
-            let sockets = serving::sockets(launcher, record, &record.machines[index].pools)?;
-            let start = StartOptions {
-                software,
-                initramfs,
-                ports: options.ports,
-                templates: &templates,
-                doorbell_sockets: &sockets,
-            };
-            let links = links.next().expect("each machine has an entry");
-            let traits::Started { running, keep, populated } =
-                launcher.start(record, index, &start, links, report)?;
-            record.machines[index].runs = Some(running);
-            record.machines[index].pages.populated = populated;
-            record.write()?;
+        let mut keeps = Vec::new();
+        let mut outcome = Ok(());
+        for (index, started) in start_all(common, record, batch.clone(), &mut links, report)? {
+            match started {
+                Ok(traits::Started { running, keep, populated }) => {
+                    record.machines[index].runs = Some(running);
+                    record.machines[index].pages.populated = populated;
+                    keeps.push((index, keep));
+                }
+                Err(why) => outcome = outcome.and(Err(why)),
+            }
+        }
+        record.write()?;
+        outcome?;
+        for (index, keep) in keeps {
             or_exit_reason(launcher, record, index, keep())?;
         }
         for index in batch.clone() {

@@ -47,6 +47,7 @@ impl Launcher for Processes {
             needs_back_end: false,
             can_pin: false,
             gives_devices: false,
+            starts_at_once: true,
             reports_hang_up: true,
             has_own_memory: false,
         }

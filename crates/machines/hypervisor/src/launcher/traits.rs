@@ -234,6 +234,8 @@ pub struct Facts {
     pub can_pin: bool,
     /// Its machines can have devices of the host for themselves.
     pub gives_devices: bool,
+    /// Several machines of a cluster can be started at the same time.
+    pub starts_at_once: bool,
     /// A machine notices when the host's end of a channel is closed.
     pub reports_hang_up: bool,
     /// Machines and their pool have memory of their own, apart from this host's.
@@ -251,4 +253,4 @@ pub struct Started {
 }
 
 /// Lets a machine that was started outlive this process.
-pub type Keep = Box<dyn FnOnce() -> Result<()>>;
+pub type Keep = Box<dyn FnOnce() -> Result<()> + Send>;

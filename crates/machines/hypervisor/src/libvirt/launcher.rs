@@ -57,6 +57,7 @@ impl Launcher for Libvirt {
             needs_back_end: true,
             can_pin: true,
             gives_devices: true,
+            starts_at_once: false,
             reports_hang_up: true,
             has_own_memory: false,
         }

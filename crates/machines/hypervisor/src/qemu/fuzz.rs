@@ -11,7 +11,8 @@ use serde_json::Value;
 type Reader = fn(&[u8]);
 
 /// The parsers, by name.
-pub const READERS: &[(&str, Reader)] = &[("monitor", monitor), ("attached", attached), ("template", template)];
+pub const READERS: &[(&str, Reader)] =
+    &[("monitor", monitor), ("attached", attached), ("template", template)];
 
 /// Answers of QEMU's monitor.
 fn monitor(text: &[u8]) {

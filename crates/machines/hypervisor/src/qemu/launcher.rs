@@ -67,6 +67,7 @@ impl Launcher for Qemu {
             needs_back_end: true,
             can_pin: true,
             gives_devices: true,
+            starts_at_once: true,
             reports_hang_up: true,
             has_own_memory: false,
         }
@@ -239,7 +240,7 @@ fn start(
     spec.disks = system.map(|system| Attached::make(record, index, system, settings)).transpose()?;
     spec.uplink = uplink::open(record, machine)?;
     let plain = spec.pools.iter().filter(|pool| pool.doorbell.is_none());
-    let grant_access = |user| plain.map(move |pool| TemporaryAcl::grant(pool.path, &[user])).collect();
+    let grant_access = |user| plain.map(move |pool| TemporaryAcl::grant(pool.path, user)).collect();
     let acls: Vec<TemporaryAcl> = spec.user.map_or(Ok(vec![]), grant_access)?;
     let (process, guard) = match Thawing::of(record, index, &spec, options).thaw(&mut spec, report)? {
         Some(thawed) => thawed,

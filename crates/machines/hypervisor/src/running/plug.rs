@@ -105,7 +105,7 @@ fn add_memory(qmp: &mut Qmp, access: FileAccess, pool: &Granted, backing: &str, 
     };
     let file = File::options().read(true).write(true).open(&pool.path);
     let file = file.explain(|| format!("could not open {}", pool.path.display()))?;
-    let _acl = user.map(|user| TemporaryAcl::grant(&pool.path, &[user])).transpose()?;
+    let _acl = user.map(|user| TemporaryAcl::grant(&pool.path, user)).transpose()?;
     let (number, set) = qmp.add_fd(&file.into())?;
     // Opened again, through the descriptor: `memory-backend-file` only takes paths.
     let added = qmp.call("object-add", memory(Path::new(&sandbox::path_of(number))));

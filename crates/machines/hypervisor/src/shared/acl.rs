@@ -2,10 +2,12 @@
 //! checks permissions then, and the user that root's machines run as has none.
 
 use rustix::fs::{fgetxattr, fremovexattr, fsetxattr, XattrFlags};
+use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use vshmem_base::directories::is_private;
 use vshmem_base::error::{Explain, Result};
 use vshmem_base::user::{has_account, MACHINE_USERS};
@@ -22,58 +24,95 @@ const OTHER: u16 = 0x20;
 /// The id of entries that name no user.
 const NOBODY: u32 = u32::MAX;
 
-/// Permission for these users to read and write a file, until it is dropped.
+/// Permission for a user to read and write a file, until it is dropped.
 pub struct TemporaryAcl {
+    path: PathBuf,
+    user: u32,
+}
+
+/// The files that this process has lent, to machines that start at once.
+static LENT: Mutex<BTreeMap<PathBuf, Lent>> = Mutex::new(BTreeMap::new());
+
+/// A file that is lent to users, and its permissions before.
+struct Lent {
     file: File,
     mode: u32,
     before: Option<Vec<u8>>,
+    has_lists: bool,
+    users: Vec<u32>,
 }
 
 impl TemporaryAcl {
-    /// Grants the permission. An earlier one may not have been dropped; then this one restores the file's
-    /// permissions.
-    pub fn grant(path: &Path, users: &[u32]) -> Result<TemporaryAcl> {
+    /// Grants the permission. An earlier one may not have been dropped by a process that was killed; then
+    /// this one restores the file's permissions.
+    pub fn grant(path: &Path, user: u32) -> Result<TemporaryAcl> {
         let failed = || format!("could not lend {} to QEMU by an access control list", path.display());
-        let file = File::options().read(true).write(true).open(path).explain(failed)?;
-        let mode = file.metadata().explain(failed)?.mode() & 0o7777;
-        let before = match list_of(&file) {
-            // A hugetlbfs has no such lists. Where nobody else gets at the file, it may be everybody's.
-            Err(why) if why.raw_os_error() == Some(libc::EOPNOTSUPP) && is_hidden(path) => {
-                let open = Permissions::from_mode(mode | 0o006);
-                file.set_permissions(open).explain(failed)?;
-                return Ok(TemporaryAcl { file, mode, before: None });
-            }
-            list => list.explain(failed)?,
+        let mut all = LENT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lent = match all.remove(path) {
+            Some(lent) => lent,
+            None => Lent::find(path).explain(failed)?,
         };
-        let old = before.as_deref().map(entries).unwrap_or_default();
-        let base = |tag, bits: u32| {
-            let known = old.iter().find(|entry| entry.0 == tag);
-            known.map_or((bits & 7) as u16, |entry| entry.1)
-        };
-        let own = [(USER_OBJ, mode >> 6), (GROUP_OBJ, mode >> 3), (OTHER, mode)]
-            .map(|(tag, bits)| (tag, base(tag, bits), NOBODY));
-        let mut all = vec![own[0]];
-        all.extend(users.iter().map(|&user| (USER, 6, user)));
-        all.extend([own[1], (MASK, 7, NOBODY), own[2]]);
-        let written = fsetxattr(&file, LIST, &encoded(&all), XattrFlags::empty());
-        written.explain(failed)?;
-        // Nothing is left of an earlier one that was not dropped.
-        let ours = |user: u32| MACHINE_USERS.contains(&user) && !has_account(user);
-        let stale = old.iter().any(|entry| entry.0 == USER && ours(entry.2));
-        let [user, group, other] = own.map(|(_, bits, _)| u32::from(bits));
-        Ok(TemporaryAcl {
-            file,
-            mode: match stale {
-                true => mode & 0o7000 | user << 6 | group << 3 | other,
-                false => mode,
-            },
-            before: before.filter(|_| !stale),
-        })
+        lent.users.push(user);
+        let written = lent.write();
+        all.insert(path.into(), lent);
+        drop(all);
+        let granted = TemporaryAcl { path: path.into(), user };
+        written.explain(failed).map(|()| granted)
     }
 }
 
 impl Drop for TemporaryAcl {
     fn drop(&mut self) {
+        let mut all = LENT.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(lent) = all.get_mut(&self.path) else { return };
+        if let Some(at) = lent.users.iter().position(|user| *user == self.user) {
+            lent.users.swap_remove(at);
+        }
+        if lent.users.is_empty() {
+            lent.restore();
+            all.remove(&self.path);
+        } else {
+            let _ = lent.write();
+        }
+    }
+}
+
+impl Lent {
+    /// The file, with what is there of permissions, but those of earlier users of ours.
+    fn find(path: &Path) -> io::Result<Lent> {
+        let file = File::options().read(true).write(true).open(path)?;
+        let mode = file.metadata()?.mode() & 0o7777;
+        let before = match list_of(&file) {
+            // A hugetlbfs has no such lists. Where nobody else gets at the file, it may be everybody's.
+            Err(why) if why.raw_os_error() == Some(libc::EOPNOTSUPP) && is_hidden(path) => {
+                return Ok(Lent { file, mode, before: None, has_lists: false, users: vec![] });
+            }
+            list => list?,
+        };
+        let old = before.as_deref().map(entries).unwrap_or_default();
+        // Nothing is left of an earlier one that was not dropped.
+        let ours = |user: u32| MACHINE_USERS.contains(&user) && !has_account(user);
+        let stale = old.iter().any(|entry| entry.0 == USER && ours(entry.2));
+        let [(_, user, _), (_, group, _), (_, other, _)] = own(&old, mode);
+        let bits = u32::from(user) << 6 | u32::from(group) << 3 | u32::from(other);
+        let mode = if stale { mode & 0o7000 | bits } else { mode };
+        Ok(Lent { file, mode, before: before.filter(|_| !stale), has_lists: true, users: vec![] })
+    }
+
+    /// Gives the users their permission.
+    fn write(&self) -> io::Result<()> {
+        if !self.has_lists {
+            return self.file.set_permissions(Permissions::from_mode(self.mode | 0o006));
+        }
+        let old = self.before.as_deref().map(entries).unwrap_or_default();
+        let own = own(&old, self.mode);
+        let mut all = vec![own[0]];
+        all.extend(self.users.iter().map(|&user| (USER, 6, user)));
+        all.extend([own[1], (MASK, 7, NOBODY), own[2]]);
+        Ok(fsetxattr(&self.file, LIST, &encoded(&all), XattrFlags::empty())?)
+    }
+
+    fn restore(&self) {
         match &self.before {
             Some(list) => drop(fsetxattr(&self.file, LIST, list, XattrFlags::empty())),
             None => {
@@ -83,6 +122,14 @@ impl Drop for TemporaryAcl {
             }
         }
     }
+}
+
+/// The entries of owner, group and others: of a list, or of a mode.
+fn own(list: &[(u16, u16, u32)], mode: u32) -> [(u16, u16, u32); 3] {
+    [(USER_OBJ, mode >> 6), (GROUP_OBJ, mode >> 3), (OTHER, mode)].map(|(tag, bits)| {
+        let known = list.iter().find(|entry| entry.0 == tag);
+        (tag, known.map_or((bits & 7) as u16, |entry| entry.1), NOBODY)
+    })
 }
 
 /// Whether only its owner can enter the directory of a file.
@@ -135,19 +182,26 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         let mode = || std::fs::metadata(&path).unwrap().mode() & 0o7777;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-        let first = match TemporaryAcl::grant(&path, &[MACHINE_USERS.start]) {
+        let [one, other] = [MACHINE_USERS.start, MACHINE_USERS.start + 1];
+        let first = match TemporaryAcl::grant(&path, one) {
             // The kernel may not support access control lists.
             Err(error) if error.to_string().contains("not supported") => {
                 return std::fs::remove_file(&path).unwrap()
             }
             first => first.unwrap(),
         };
-        let list = entries(&list_of(&first.file).unwrap().unwrap());
-        assert!(list.contains(&(USER, 6, MACHINE_USERS.start)) && list.contains(&(GROUP_OBJ, 0, NOBODY)));
-        // One that was never dropped does not stay.
-        std::mem::forget(first);
-        drop(TemporaryAcl::grant(&path, &[MACHINE_USERS.start + 1]).unwrap());
         let file = File::open(&path).unwrap();
+        let list = || entries(&list_of(&file).unwrap().unwrap());
+        assert!(list().contains(&(USER, 6, one)) && list().contains(&(GROUP_OBJ, 0, NOBODY)));
+        // Several at once.
+        let second = TemporaryAcl::grant(&path, other).unwrap();
+        assert!(list().contains(&(USER, 6, one)) && list().contains(&(USER, 6, other)));
+        drop(second);
+        assert!(list().contains(&(USER, 6, one)) && !list().contains(&(USER, 6, other)));
+        // One that was never dropped, since its process was killed, does not stay.
+        std::mem::forget(first);
+        LENT.lock().unwrap().remove(&path);
+        drop(TemporaryAcl::grant(&path, other).unwrap());
         assert_eq!((mode(), list_of(&file).unwrap()), (0o600, None));
         std::fs::remove_file(&path).unwrap();
     }

@@ -41,7 +41,7 @@ impl ShmLink {
 
     /// Makes a link of a pool for a domain.
     pub fn make(pool: &Granted, link_user: LinkUser<'_>) -> Result<ShmLink> {
-        let acl = link_user.user.map(|user| TemporaryAcl::grant(&pool.path, &[user])).transpose()?;
+        let acl = link_user.user.map(|user| TemporaryAcl::grant(&pool.path, user)).transpose()?;
         if let Some(name) = name_in_shm(&pool.path) {
             return Ok(ShmLink { name, link: None, _acl: acl });
         }

@@ -3,28 +3,27 @@
 use super::key::{hash_of, Key};
 use super::store::{Found, Kind, Store};
 use super::Template;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use vshmem_base::error::{Error, Result};
 use vshmem_base::interrupt;
 
 /// Digits of a template's name that people are told.
 pub const SHORT: usize = 8;
 
-/// The templates of a command. Each is loaded or made once.
+/// The templates of a command. Each is loaded or made once, also for machines that start at once.
 pub struct Templates {
     allowed: bool,
-    known: RefCell<BTreeMap<String, Option<Rc<Template>>>>,
+    known: Mutex<BTreeMap<String, Option<Arc<Template>>>>,
     /// Of the files that machines boot, which are large and many machines'.
-    hashes: RefCell<BTreeMap<PathBuf, String>>,
+    hashes: Mutex<BTreeMap<PathBuf, String>>,
 }
 
 impl Templates {
     /// Templates, unless machines are to boot all the same.
     pub fn new(allowed: bool) -> Templates {
-        Templates { allowed, known: RefCell::default(), hashes: RefCell::default() }
+        Templates { allowed, known: Mutex::default(), hashes: Mutex::default() }
     }
 
     /// Whether machines may thaw.
@@ -34,7 +33,7 @@ impl Templates {
 
     /// Adds to a key what is in a file, which is read once.
     pub fn add_content(&self, key: &mut Key, name: &str, file: &Path) -> Result<()> {
-        let mut hashes = self.hashes.borrow_mut();
+        let mut hashes = self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
         let hash = match hashes.get(file) {
             Some(hash) => hash,
             None => hashes.entry(file.into()).or_insert(hash_of(file)?),
@@ -51,27 +50,34 @@ impl Templates {
         kind: &Kind,
         make: impl FnOnce() -> Result<Template>,
         report: &mut dyn FnMut(String),
-    ) -> Result<Option<Rc<Template>>> {
+    ) -> Result<Option<Arc<Template>>> {
         let id = key.id();
-        if let Some(known) = self.known.borrow().get(&id) {
+        // Held all the time: the others wait for the one who makes it.
+        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.get(&id) {
             return Ok(known.clone());
         }
         let found = find(key, kind, make, report);
         interrupt::check()?;
         let found =
-            found.map(Rc::new).map_err(|why| report(format!("machines boot, without a template: {why}")));
+            found.map(Arc::new).map_err(|why| report(format!("machines boot, without a template: {why}")));
         let found = found.ok();
-        self.known.borrow_mut().insert(id, found.clone());
+        all.insert(id, found.clone());
         Ok(found)
     }
 
-    /// Notes that machines can't thaw from a template: it goes.
-    pub fn forget(&self, key: &Key) {
+    /// Notes that machines can't thaw from a template: it goes. Returns whether that is new.
+    pub fn forget(&self, key: &Key) -> bool {
         let id = key.id();
+        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.get(&id).is_some_and(Option::is_none) {
+            return false;
+        }
         if let Ok(store) = Store::open() {
             let _ = store.hold(&id).and_then(|held| store.remove(&id, &held));
         }
-        self.known.borrow_mut().insert(id, None);
+        all.insert(id, None);
+        true
     }
 }
 

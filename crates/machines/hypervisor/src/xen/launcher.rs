@@ -49,6 +49,7 @@ impl Launcher for Xen {
             needs_back_end: false,
             can_pin: false,
             gives_devices: false,
+            starts_at_once: false,
             reports_hang_up: false,
             has_own_memory: true,
         }

@@ -15,7 +15,7 @@ use crate::template::{memory, Template};
 use std::fs;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::sync::Arc;
 use vshmem_base::directories::private_directory;
 use vshmem_base::error::{error, Explain, Result};
 use vshmem_base::interrupt;
@@ -84,10 +84,11 @@ impl<'a> Thawing<'a> {
         match thawed {
             Ok(thawed) => Ok(Some(thawed)),
             Err(why) => {
-                self.options.templates.forget(&key);
                 remove_sockets(machine.directory);
-                let name = &machine.settings.name;
-                tell(format!("{name} boots: it did not thaw from its template, which is removed: {why}"));
+                if self.options.templates.forget(&key) {
+                    let name = &machine.settings.name;
+                    tell(format!("{name} boots: it did not thaw from its template, which is removed: {why}"));
+                }
                 Ok(None)
             }
         }
@@ -115,7 +116,7 @@ impl<'a> Thawing<'a> {
         &self,
         machine: &MachineSpec<'_>,
         tell: &mut dyn FnMut(String),
-    ) -> Result<(Key, Option<Rc<Template>>)> {
+    ) -> Result<(Key, Option<Arc<Template>>)> {
         let (record, index) = self.of;
         let kernel = kernel(&record.machines[index], machine.directory, self.options, &self.settings)?;
         let kernel = kernel.unwrap_or_default();
