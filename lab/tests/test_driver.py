@@ -106,6 +106,23 @@ def rounds(
 COLD = {"warm": False}
 
 
+def test_a_case_has_as_many_repetitions_as_its_paper(tmp_path: Path) -> None:
+    often, usual = case(name="often", runs=5), case(name="usual")
+    _, rows = play(tmp_path / "run", all_fake(), often, usual, repetitions=2)
+    counts = {
+        name: {r["repetition"] for r in rows if r["case"] == name} for name in ("often", "usual")
+    }
+    assert {name: len(found) for name, found in counts.items()} == {"often": 5, "usual": 2}
+
+
+def test_a_case_has_its_fewest_repetitions_however_little_time_there_is(
+    tmp_path: Path, monkeypatch
+) -> None:
+    clock = Clock(monkeypatch, Vshmem=100, kernel=100)
+    few, one = case(name="few", least=5, **COLD), case(name="one", **COLD)
+    assert rounds(tmp_path, clock, 1, few, one) == {"few": 5, "one": 1}
+
+
 @pytest.mark.parametrize(
     ("until", "ours", "theirs"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vshmem_lab.papers.model import (
     Claim,
+    Need,
     Paper,
     Rerun,
     Row,
@@ -33,6 +34,7 @@ def remedied(application: str, remedy: str) -> Claim:
     return faster(of(application, remedy), of(application, "guest"))
 
 
+MANY = (Need.KVM, Need.CORES)
 COUNTERS = "No counters of misses are to be had in virtual machines without them."
 ROWS = (
     Row(
@@ -42,6 +44,7 @@ ROWS = (
         Rerun(SUITE),
         tuple(of(name, place) for name in ("gmake", "histogram") for place in ("native", "guest")),
         why=f"{WHY} So what the machine itself costs can't be said.",
+        wants=MANY,
     ),
     drawing("table 1", "abbreviations of the remedies"),
     Row(
@@ -52,6 +55,7 @@ ROWS = (
         (of("gmake", "guest"), of("gmake", "guest, vtime")),
         (remedied("gmake", "guest, vtime"),),
         why=f"{WHY} What runs report is the share of all kernel time, which is another quantity.",
+        wants=MANY,
     ),
     drawing("figure 2", "iXen's code"),
     lacking(
@@ -59,6 +63,8 @@ ROWS = (
         "where six applications idle, by 32 cores",
         "more idle time in machines, most of it in the hypervisor",
         "It takes Xen on a real host; runs of `vsuite` tell the guest's idle time only.",
+        Need.XEN,
+        Need.CORES,
     ),
     lacking("figure 4", "L2 misses of five applications", "fewer with the remedy cm", COUNTERS),
     drawing("figure 5", "Xen's code"),
@@ -72,6 +78,7 @@ ROWS = (
         (of("histogram", "guest"), of("histogram", "guest, iTLB")),
         (remedied("histogram", "guest, iTLB"),),
         why=f"{WHY} The remedy here is huge pages, the paper's larger buffers.",
+        wants=MANY,
     ),
     lacking(
         "figure 9",
@@ -79,6 +86,8 @@ ROWS = (
         "2.33 times as fast with all",
         "It takes paravirtual guests of Xen with the remedies, on a host whose Xen is not "
         "emulated.",
+        Need.XEN,
+        Need.CORES,
     ),
     Row(
         "figure 10",
@@ -92,6 +101,7 @@ ROWS = (
         ),
         tuple(remedied(name, "guest, all remedies") for name in ("gmake", "wordcount", "compress")),
         why=WHY,
+        wants=MANY,
     ),
     Row(
         "table 3",
@@ -113,6 +123,7 @@ ROWS = (
         why="Spark counts half a MiB once, in emulated machines that want twice the cores there "
         "are: "
         "the idle remedy rests there. No cluster of real hosts, and no HDFS.",
+        wants=(*MANY, Need.HOSTS),
     ),
     lacking(
         "figure 11",

@@ -10,15 +10,14 @@ from pathlib import Path
 from vshmem_lab import analysis, paths, quiet
 from vshmem_lab.analysis import Line, Table
 from vshmem_lab.model import Failed
-from vshmem_lab.papers import p000, p001, p002, p003, p004
 from vshmem_lab.papers.model import ALIKE, Claim, Paper, Row, Value
+from vshmem_lab.papers.table import ALL
 from vshmem_lab.report.papers import PAPERS as TITLES
 from vshmem_lab.stats import FEWEST
 from vshmem_lab.store import ABOUT
 from vshmem_lab.text import quantity
 
 PAGE, RESULTS = Path("docs") / "papers.md", Path("docs") / "results"
-ALL: tuple[Paper, ...] = tuple(one.PAPER for one in (p004, p000, p001, p002, p003))
 # Medians that differ by no more are alike, whatever the intervals say.
 CLOSE = 1.1
 SAME, OTHER, HIDDEN, FEW, MIXED = "same", "different", "within noise", "too few runs", "emulated"
@@ -58,6 +57,11 @@ class Kept:
     def result(self, value: Value) -> str:
         """The run that has it, or nothing."""
         return self._newest.get(value.key, "")
+
+    def newest(self, case: tuple[str, str, str]) -> Path | None:
+        """The folder of the newest run that has a case; None if none has."""
+        name = self._newest.get(case)
+        return self._root / RESULTS / name if name else None
 
     def quiet(self, result: str) -> bool:
         """Whether a run had the machine for itself."""
