@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from vshmem_lab import analysis, archive, paths, running, topology
+from vshmem_lab import analysis, archive, carry, paths, running, topology
 from vshmem_lab.beside.run import beside
 from vshmem_lab.choice import Choice
 from vshmem_lab.comparison import compare
@@ -104,6 +104,11 @@ def parser() -> argparse.ArgumentParser:
     kept.add_argument("run", metavar="RUN")
     kept.add_argument("name", metavar="NAME", help="as DATE-SUITE")
     commands.add_parser("docs", help="make the documentation's tables from kept results")
+    carried = commands.add_parser(
+        "carry",
+        help="the suite cores as one script, for a larger machine that has nothing installed",
+    )
+    carried.add_argument("file", type=Path, metavar="FILE", help="the script")
     asked = commands.add_parser("features", help="what the hypervisors here say that they can do")
     asked.add_argument("--boot-xen", action="store_true", help="ask Xen, too, in QEMU; a minute")
     others = commands.add_parser("beside", help="what other tools see of what doctor is shown")
@@ -117,7 +122,7 @@ def folder_of(name: str) -> Path:
     known = paths.runs() / name
     folder = known if known.is_dir() else Path(name)
     if folder.is_file():
-        return archive.unpack(folder)
+        return carry.unpack(folder) if carry.is_results(folder) else archive.unpack(folder)
     if not folder.is_dir():
         raise Failed(f"There is no run {name}. `vshmem lab list` shows them.")
     return folder
@@ -202,6 +207,11 @@ def _docs(_options: argparse.Namespace) -> int:
     return 0
 
 
+def _carry(options: argparse.Namespace) -> int:
+    print(f"There: sh {carry.pack(options.file).name}, for nine minutes; it leaves one file.")
+    return 0
+
+
 def _features(options: argparse.Namespace) -> int:
     columns = features.probe(options.boot_xen)
     print("\n\n".join(as_text(found) for found in hypervisors.features(columns)))
@@ -230,6 +240,7 @@ def main() -> int:
         "list": _list,
         "run": _run,
         "beside": _beside,
+        "carry": _carry,
         "compare": _compare,
         "keep": _keep,
         "docs": _docs,
