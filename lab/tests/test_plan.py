@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes import Fake, Silent, about, all_fake, case
-from vshmem_lab import archive, cli, driver, paths, running, store
+from vshmem_lab import archive, cli, driver, kvm, paths, running, store
 from vshmem_lab.choice import Choice, selected
 from vshmem_lab.driver import Driver
 from vshmem_lab.model import Failed
@@ -224,7 +224,7 @@ def a_root(root: Path, **files: str) -> Path:
 def test_what_a_host_has_is_seen(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     none = a_root(tmp_path / "empty", proc__swaps="Filename\n")
-    for look in (host.nodes, host.swap, host.xen, host.gpu, host.infiniband, host.kvm):
+    for look in (host.nodes, host.swap, host.xen, host.gpu, host.infiniband, kvm.refused):
         assert look(none), look.__name__
     gpu = "sys__bus__pci__devices__1__"
     node = "sys__devices__system__node__node"
@@ -253,7 +253,7 @@ def test_kvm_that_boots_nothing_is_none(monkeypatch, tmp_path: Path) -> None:
             f'#!/bin/sh\necho "$@" >>{tmp_path}/said\n[ $1 = down ] || exit {status}\n'
         )
         command.chmod(0o755)
-        assert host.kvm(tmp_path) == told
+        assert kvm.refused(tmp_path) == told
     said = (tmp_path / "said").read_text().splitlines()
     assert [line.split()[0] for line in said] == ["up", "down"] * 2
     assert f"lab-{os.getpid()}-kvm" in said[0] and "--accel kvm" in said[0]

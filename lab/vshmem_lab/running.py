@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import signal
 import sys
 import time
@@ -26,6 +27,7 @@ from vshmem_lab.papers.plan import Times
 from vshmem_lab.progress import Steps
 from vshmem_lab.report.grid import text_of
 from vshmem_lab.runners import channels
+from vshmem_lab.runners.algebra_programs import CHOOSING
 from vshmem_lab.runners.table import Runners
 from vshmem_lab.store import Store, read_about
 from vshmem_lab.suites import hypervisors
@@ -114,6 +116,8 @@ def last() -> Path:
 def _measure(plan: Plan, cases: Sequence[Case], store: Store, about: dict) -> int:
     until = time.monotonic() + 60 * plan.minutes if plan.minutes else None
     leftovers.sweep()
+    for name in CHOOSING:  # also of what is no program of ours
+        os.environ.pop(name, None)
     paths.build_programs()
     before = Path(plan.choice.before) if plan.choice.before else None
     total = sum(wanted(case, plan.repetitions) for case in cases)

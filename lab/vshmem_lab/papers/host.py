@@ -5,20 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from vshmem_lab import paths
-from vshmem_lab.builds import vshmem
-from vshmem_lab.model import Failed
+from vshmem_lab import kvm
 from vshmem_lab.papers.model import Need
 
 ROOT = Path("/")
 CORES = 8
-# A machine of KVM boots in seconds; under a KVM that runs no such kernel never.
-PATIENCE = 30
 DISPLAYS, GPUS = ("0x0300", "0x0302"), ("0x10de", "0x1002")  # classes; NVIDIA, AMD
 # As in Linux' perf_event.h: loads of the data TLB that missed.
 _HW_CACHE, _DTLB_LOAD_MISSES, _SIZE, _EXCLUDE_HV = 3, 3 | 1 << 16, 112, 1 << 6
@@ -37,24 +31,6 @@ class Host:
         if need not in self._told:
             self._told[need] = self._asked[need]()
         return self._told[need]
-
-
-def kvm(root: Path = ROOT) -> str:
-    """KVM has to boot a machine: that /dev/kvm is there says little."""
-    device = root / "dev" / "kvm"
-    if not os.access(device, os.R_OK | os.W_OK):
-        return "there is no /dev/kvm that this user may use"
-    cluster = ("--cluster", f"lab-{os.getpid()}-kvm")
-    paths.command()  # without which nothing can be said
-    print(f"Whether KVM boots a machine is tried, for {PATIENCE} s at most.", file=sys.stderr)
-    try:
-        words = ("-n", "1", "--accel", "kvm", "--timeout", str(PATIENCE))
-        vshmem("up", *cluster, *words, limit=2 * PATIENCE)
-    except (Failed, subprocess.TimeoutExpired):
-        return "no machine boots by this host's KVM"
-    finally:
-        vshmem("down", *cluster)
-    return ""
 
 
 def cores() -> str:
@@ -119,7 +95,7 @@ def infiniband(root: Path = ROOT) -> str:
 
 
 PROBES: dict[Need, Callable[[], str]] = {
-    Need.KVM: kvm,
+    Need.KVM: kvm.refused,
     Need.CORES: cores,
     Need.NODES: nodes,
     Need.HOSTS: hosts,

@@ -12,6 +12,7 @@ from vshmem_lab.analysis import Line, Table
 from vshmem_lab.model import Failed
 from vshmem_lab.papers.model import ALIKE, Claim, Paper, Row, Value
 from vshmem_lab.papers.table import ALL
+from vshmem_lab.report import kernels
 from vshmem_lab.report.papers import PAPERS as TITLES
 from vshmem_lab.stats import FEWEST
 from vshmem_lab.store import ABOUT
@@ -157,7 +158,9 @@ def _row(row: Row, kept: Kept) -> str:
     results = dict.fromkeys(kept.result(value) for value, _ in has)
     links = [_link(name, kept) for name in results]
     by = "<br>".join([*([f"`{row.rerun.command}`"] if row.rerun else []), *links])
-    differs = row.why if has else " ".join(part for part in (row.missing, row.why) if part)
+    named = dict.fromkeys(kernels.of(line.placement) for _, line in has)
+    by_kernel = [f"OpenBLAS took its kernel for {name}." for name in named if name]
+    differs = " ".join(part for part in ("" if has else row.missing, row.why, *by_kernel) if part)
     return _cells(
         [row.item, row.subject, row.found, "<br>".join(shown), verdict(row, kept), by, differs]
     )
