@@ -144,7 +144,10 @@ def _kmeans(n: int) -> float:
         sums, counts = np.zeros((8, 3)), np.zeros(8)
         for at in range(0, n, AT_A_TIME):
             part = points[at : at + AT_A_TIME]
-            far = np.stack([((part - centre) ** 2).sum(axis=1) for centre in centres], 1)
+            # By (p - c)² - p², which orders centres as distances do.
+            far = np.tile((centres**2).sum(axis=1), (len(part), 1))
+            for ours, theirs in zip(part.T, centres.T, strict=True):
+                far -= np.multiply.outer(ours, 2 * theirs)
             nearest = far.argmin(axis=1)
             counts += np.bincount(nearest, minlength=8)
             sums += np.stack([np.bincount(nearest, one, 8) for one in part.T], 1)
