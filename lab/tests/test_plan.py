@@ -73,6 +73,8 @@ def test_times_are_those_of_kept_runs_else_estimated(tmp_path: Path) -> None:
     kept.append([row(sync, number, 100.0 + 7 * number) for number in range(3)])
     docs.keep(kept.folder, "2026-01-01-sync", tmp_path)
     assert plan.Times(page.Kept(tmp_path), 12).of_one(sync) == 7
+    larger = dataclasses.replace(sync, sizes=(*sync.sizes, 1 << 20))
+    assert plan.Times(page.Kept(tmp_path), 12).of_one(larger) > turns, "it was another case"
 
 
 def row(one, repetition: int, time: float) -> store.Row:

@@ -99,7 +99,7 @@ def _scattered(count: int) -> np.ndarray:
 # What is held of an input that is larger, and read again and again; numbers are looked at so many
 # at a time.
 HELD = {"histogram": 100_000_000, "wordcount": 20_000_000}
-AT_A_TIME = 3_000_000
+AT_A_TIME = 30_000
 PERIOD = 1000  # of the points of a regression
 
 

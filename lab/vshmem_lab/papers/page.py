@@ -59,10 +59,14 @@ class Kept:
         """The run that has it, or nothing."""
         return self._newest.get(value.key, "")
 
-    def newest(self, case: tuple[str, str, str]) -> Path | None:
-        """The folder of the newest run that has a case; None if none has."""
+    def newest(self, case: tuple[str, str, str]) -> tuple[Path, dict] | None:
+        """The folder of the newest run that has a case, and how it was then; None if none has."""
         name = self._newest.get(case)
-        return self._root / RESULTS / name if name else None
+        if name is None:
+            return None
+        cases = self._abouts[name]["cases"]
+        was = next(x for x in cases if (x["suite"], x["case"], x["environment"]) == case)
+        return self._root / RESULTS / name, was
 
     def quiet(self, result: str) -> bool:
         """Whether a run had the machine for itself."""

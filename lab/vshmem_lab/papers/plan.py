@@ -1,8 +1,8 @@
 """`vshmem lab run papers --plan`: which rows this host can measure, how long each takes, and why
 the others can't be.
 
-A repetition takes what it took in the newest kept run that has the case; where none has, so much
-for each turn of the suite. Both are of emulated machines, and so the most that it takes.
+A repetition takes what it took in the newest kept run that has the case by the same sizes; where
+none has, so much for each turn of the suite. Both are mostly of emulated machines.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from vshmem_lab.report.model import Grid
 A_TURN = {
     "sync": 2.0,
     "dwarfs": 0.5,
-    "algebra": 10.0,
+    "algebra": 3.0,
     "hypervisors": 20.0,
     "mpi": 10.0,
     "vsuite": 30.0,
-    "bigdata": 900.0,
+    "bigdata": 3600.0,
 }
 USUAL_TURN = 1.0
 NO_PROGRAM = "The lab has no program for it."
@@ -62,12 +62,13 @@ class Times:
     def of_one(self, case: Case) -> float:
         """The seconds of a repetition, as kept runs have it or by the turns."""
         key = (case.suite, case.name, case.environment)
-        folder = self._kept.newest(key)
-        if folder is not None:
+        found = self._kept.newest(key)
+        if found is not None and found[1]["sizes"] == list(case.sizes):
+            folder, _ = found
             if folder.name not in self._known:
                 self._known[folder.name] = store.durations(store.read_rows(folder))
-            if found := self._known[folder.name].get(key):
-                return median(found)
+            if took := self._known[folder.name].get(key):
+                return median(took)
         turns = sum(len(case.sizes_of(one)) for one in case.contenders)
         return turns * A_TURN.get(case.suite, USUAL_TURN)
 
