@@ -68,7 +68,10 @@ def test_times_are_those_of_kept_runs_else_estimated(tmp_path: Path) -> None:
     times = plan.Times(page.Kept(tmp_path), 12)
     turns = sum(len(sync.sizes_of(one)) for one in sync.contenders)
     assert times.of_one(sync) == turns * plan.A_TURN["sync"]
-    assert times.of_all(sync) == 25 * times.of_one(sync)
+    assert times.whole([sync]) == 25 * times.once([sync]) == 25 * times.of_one(sync)
+    rate = of_papers.of(Rerun("algebra", "0: resident set, memory plentiful"))
+    resident = of_papers.of(Rerun("algebra", "1: swapped, memory plentiful"))
+    assert times.once([*rate, *resident]) == times.once(rate) > 0, "one job measures both"
     kept = Store.create(tmp_path / "run" / "2026-01-01-sync", about([sync]))
     kept.append([row(sync, number, 100.0 + 7 * number) for number in range(3)])
     docs.keep(kept.folder, "2026-01-01-sync", tmp_path)
@@ -94,6 +97,7 @@ def test_all_of_the_papers_are_selected_once_and_as_often_as_the_papers_did() ->
     }
     assert {one.runs for one in cases if one.suite == "sync"} == {25}
     assert {one.runs for one in cases if one.name.startswith("pi by")} == {50}
+    assert {one.least for one in cases} == {1}
     again = selected(Choice((of_papers.PAPERS,), ("pi by",), as_asked=True))
     assert {driver.wanted(one, 3) for one in again} == {3}
     with pytest.raises(Failed, match="name it alone"):

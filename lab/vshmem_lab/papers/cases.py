@@ -31,7 +31,8 @@ def of(rerun: Rerun) -> list[Case]:
 
 
 def _as_often(case: Case, repetitions: int) -> Case:
-    return dataclasses.replace(case, runs=max(case.runs, repetitions))
+    # A repetition of each comes first, whatever a suite by itself does: there may be an hour.
+    return dataclasses.replace(case, runs=max(case.runs, repetitions), least=1)
 
 
 def together(reruns: Sequence[Rerun]) -> list[Case]:

@@ -32,6 +32,8 @@ A_TURN = {
     "bigdata": 3600.0,
 }
 USUAL_TURN = 1.0
+# Suites whose programs measure several cases at once.
+OF_JOBS = ("algebra", "mpi", "hypervisors")
 NO_PROGRAM = "The lab has no program for it."
 
 
@@ -59,8 +61,21 @@ class Times:
         self._kept, self._repetitions = kept, repetitions
         self._known: dict[str, dict[tuple[str, str, str], list[float]]] = {}
 
-    def of_one(self, case: Case) -> float:
-        """The seconds of a repetition, as kept runs have it or by the turns."""
+    def once(self, cases: Sequence[Case]) -> float:
+        """The seconds of a repetition of each."""
+        seen: set[tuple[str, int]] = set()
+        return sum(self.of_one(case, seen) for case in cases)
+
+    def whole(self, cases: Sequence[Case]) -> float:
+        """The seconds of as many repetitions as each is to have."""
+        seen: set[tuple[str, int]] = set()
+        return sum(self.of_one(case, seen) * wanted(case, self._repetitions) for case in cases)
+
+    def of_one(self, case: Case, seen: set[tuple[str, int]] | None = None) -> float:
+        """The seconds of a repetition, as kept runs have it or by the turns.
+
+        Runners and sizes that were `seen` have measured what this case wants of their jobs.
+        """
         key = (case.suite, case.name, case.environment)
         found = self._kept.newest(key)
         if found is not None and found[1]["sizes"] == list(case.sizes):
@@ -69,12 +84,11 @@ class Times:
                 self._known[folder.name] = store.durations(store.read_rows(folder))
             if took := self._known[folder.name].get(key):
                 return median(took)
-        turns = sum(len(case.sizes_of(one)) for one in case.contenders)
-        return turns * A_TURN.get(case.suite, USUAL_TURN)
-
-    def of_all(self, case: Case) -> float:
-        """The seconds of as many as it is to have."""
-        return self.of_one(case) * wanted(case, self._repetitions)
+        jobs = [(one.runner, size) for one in case.contenders for size in case.sizes_of(one)]
+        if case.suite in OF_JOBS and seen is not None:
+            jobs = [job for job in jobs if job not in seen]
+            seen.update(jobs)
+        return len(jobs) * A_TURN.get(case.suite, USUAL_TURN)
 
 
 def items(host: Host, times: Times, papers: Iterable[Paper] = ALL) -> list[Item]:
@@ -89,7 +103,7 @@ def _item(paper: Paper, row: Row, host: Host, times: Times) -> Item:
     if row.rerun is None:
         return Item(paper, row, NO_PROGRAM if row.needs else row.missing)
     found = of_papers.of(row.rerun)
-    once, whole = (sum(map(of, found)) for of in (times.of_one, times.of_all))
+    once, whole = times.once(found), times.whole(found)
     without = tuple(need for need in row.wants if host.lacks(need))
     return Item(paper, row, without=without, once=once, whole=whole)
 
@@ -125,7 +139,7 @@ def _reasons(found: Sequence[Item], host: Host) -> list[str]:
 
 
 def _sums(chosen: Sequence[Case], times: Times) -> list[str]:
-    once, whole = (sum(map(of, chosen)) for of in (times.of_one, times.of_all))
+    once, whole = times.once(chosen), times.whole(chosen)
     return [
         f"Together {said(once)} for each of {len(chosen)} cases once, and {said(whole)} in full, "
         "as often as the papers did. A case of several rows is measured once for all.",
