@@ -249,6 +249,8 @@ def _repetitions(about: dict) -> str:
     """How often each case was measured, and how long."""
     count = about["repetitions"]
     said = f"{count} repetition{'s' if count != 1 else ''} of {about['seconds']:g} s a turn"
+    if any(case.get("runs") for case in about["cases"]):
+        said += ", or as many as the papers had"
     if about.get("minutes"):
         said = f"up to {said}, as many as there was time for in {about['minutes']:g} minutes"
     return said
