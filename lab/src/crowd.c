@@ -159,14 +159,19 @@ static double unfairness(const struct crowd *c, int first, int step) {
     return all / count / (least > 0 ? least : 1);
 }
 
+/* N for each processor, or =N altogether. */
+static int size_of(const char *count) {
+    return *count == '=' ? atoi(count + 1) : atoi(count) * processors();
+}
+
 int bench_crowd(const char *argument) {
     struct crowd c = {0};
     const struct kind *kind = kind_of(argument);
     const char *comma = strchr(argument, ',');
     if (strstr(argument, ",long") != NULL) /* for shares: slices of processors even out */
         bench_seconds *= 10;
-    if (kind == NULL || atoi(comma + 1) < 1 || (c.size = atoi(comma + 1) * processors()) > MOST) {
-        fprintf(stderr, "bench: crowd needs mutex|undo|set|queue|ring,N[,long]\n");
+    if (kind == NULL || (c.size = size_of(comma + 1)) < 1 || c.size > MOST) {
+        fprintf(stderr, "bench: crowd needs mutex|undo|set|queue|ring,[=]N[,long]\n");
         return 2;
     }
     int is_queue = kind->each < 0;

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
 import itertools
 import math
 import os
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,7 @@ import pytest
 from vshmem_lab import builds, paths, process, stats, tune
 from vshmem_lab.analysis import Line, Run, Table
 from vshmem_lab.model import Case, Contender, Failed, Missing, Turn
+from vshmem_lab.report import kernels
 from vshmem_lab.report.knee import knees
 from vshmem_lab.runners import algebra, algebra_programs
 from vshmem_lab.runners.algebra_programs import (
@@ -26,6 +30,7 @@ from vshmem_lab.runners.algebra_programs import (
     Tuning,
 )
 from vshmem_lab.runners.job import Job
+from vshmem_lab.runners.onekernel import container
 from vshmem_lab.runners.scarce import Scarce
 from vshmem_lab.suites import algebra as algebra_suite
 from vshmem_lab.topology import pair
@@ -213,9 +218,9 @@ def test_memory_that_can_not_be_scarce_is_missing() -> None:
         def __init__(self, said: str) -> None:
             self._said = said
 
-        def said(self, program: Dgemm, argv: list[str]) -> str:
+        def said(self, program: Dgemm, argv: list[str], before: Sequence[str]) -> str:
             """Fails."""
-            raise Failed(f"{argv[0]} failed with status 77: {self._said}")
+            raise Failed(f"{before[0]} failed with status 77: {self._said}")
 
     library = algebra_programs.library("untuned", None)
     for said, kind, told in (
@@ -225,6 +230,120 @@ def test_memory_that_can_not_be_scarce_is_missing() -> None:
         with pytest.raises(Failed, match=told) as failed:
             Job(Scarce(Place(said), 1 << 20), Dgemm(library)).measure(turns(50), 0.01)
         assert type(failed.value) is kind
+
+
+SCARCE = str(paths.LAB / "src" / "algebra" / "scarce.sh")
+
+
+def test_where_memory_has_no_limit_the_reason_is_told(tmp_path: Path) -> None:
+    """As root, by what a system without swap, and a group that may not limit memory, have."""
+    script = Path(SCARCE).read_text().replace("/proc/swaps", f"{tmp_path}/swaps")
+    script = script.replace("/sys/fs/cgroup", f"{tmp_path}/cgroup").replace("$(id -u)", "0")
+    (tmp_path / "it.sh").write_text(script)
+    run = ["sh", str(tmp_path / "it.sh"), "4096", "true"]
+    (tmp_path / "cgroup" / "cgroup.subtree_control").mkdir(parents=True)
+    (tmp_path / "cgroup" / "cgroup.controllers").write_text("cpu memory\n")
+    for swaps, told in (("", "has no swap"), ("/swap file 1 0 -2\n", "may not limit memory")):
+        (tmp_path / "swaps").write_text(f"Filename\n{swaps}")
+        said = subprocess.run(run, capture_output=True, text=True)
+        assert (said.returncode, told in said.stderr) == (77, True), said.stderr
+
+
+def test_two_in_one_place_are_limited_together_and_else_apart(monkeypatch) -> None:
+    ran: list[list[str]] = []
+    monkeypatch.setattr(algebra, "run", lambda line, *_: ran.append(line) or "")
+    monkeypatch.setattr(algebra, "finish", lambda *_: "")
+
+    @contextlib.contextmanager
+    def started(line: list[str], *_extra):
+        ran.append(line)
+        yield line
+
+    monkeypatch.setattr(algebra, "started", started)
+    program = Dgemm(algebra_programs.library("untuned", None), processes=2)
+    Scarce(algebra.Native((0, 1)), 8).said(program, ["it"])
+    ((*_, limit, shell, _, both, _, name),) = ran
+    assert (limit, shell, name, both.count('"$@"')) == ("8", "sh", "it", 2)
+    ran.clear()
+    Scarce(algebra.Native((0, 1), enclose=container), 4).said(program, ["it"])
+    assert len(ran) == 2 and all(SCARCE in line and "unshare" in line for line in ran)
+    assert all(line.index(SCARCE) < line.index("unshare") for line in ran)
+
+
+def test_in_machines_the_limit_is_of_each_machine() -> None:
+    class Machines:
+        names = ("vm0", "vm1")
+
+        def do(self, *words: str, what: str, within: float) -> str:
+            """Says what is run."""
+            return " ".join(words)
+
+    program = Dgemm(algebra_programs.library("untuned", None), processes=2)
+    one = Scarce(algebra.InMachines(Machines(), 2), 16).said(program, ["it"])
+    assert one.startswith("exec -u root vm0 --") and one.count(SCARCE) == 1
+    assert one.index(SCARCE) < one.index("wait")
+    two = Scarce(algebra.InMachines(Machines(), 2, on_vshmem=True), 8).said(program, ["it"])
+    assert two == f"run -u root -n 2 -- {SCARCE} 8 it"
+
+
+def test_machines_of_little_memory_have_it_beside_their_disk(monkeypatch) -> None:
+    asked, swapped = [], []
+    monkeypatch.setattr(algebra.kvm, "needed", lambda: None)
+    monkeypatch.setattr(
+        algebra, "swap_in", lambda machines, size, whole: swapped.append((machines, size, whole))
+    )
+    found = algebra.runners(lambda *shape: asked.append(shape) or "them", (0, 1), dict, dict)
+    for place in (*algebra.IN_KVM, *algebra.TOGETHER_IN_KVM):
+        found[f"algebra OpenBLAS, {place}"]()
+    disk = algebra.LARGE_SWAP
+    sizes = [(count, cpus, kind.accel, kind.memory) for count, cpus, kind in asked]
+    assert sizes == [
+        (1, 1, "kvm", 756),
+        (1, 1, "kvm", 756),
+        (1, 1, "kvm", 256 + disk),
+        (1, 2, "kvm", 512 + disk),
+        (2, 1, "kvm", 256 + disk),
+    ]
+    assert swapped == [("them", disk, True)] * 3
+
+
+def test_each_size_has_the_papers_runs() -> None:
+    runs: dict[str, set[tuple[int, int]]] = {}
+    for case in algebra_suite.CASES:
+        runs.setdefault(case.name.split(":")[0], set()).add((case.runs, case.least))
+    for figure in ("figure 6", "figure 7", "figure 8", *(f"figure 1{n}" for n in range(7))):
+        assert runs[figure] == {(5, 5)}, figure
+    for figure in ("figure 3", "figure 4", "table 4, figure 5"):
+        assert runs[figure] == {(20, 20)}, figure
+    places = {case.environment for case in algebra_suite.CASES if "two DGEMMs" in case.name}
+    scarce = {case.environment for case in algebra_suite.CASES if "time, memory sc" in case.name}
+    assert places == scarce == {"native", "guest-guest", "guest-guest, KVM"}
+
+
+def test_the_kernel_that_openblas_took_is_told(tmp_path: Path) -> None:
+    source = tmp_path / "named.c"
+    naive = (tune.SOURCE / "naive.c").read_text()
+    source.write_text(f'{naive}\nchar *openblas_get_corename(void) {{ return "Prescott"; }}\n')
+    named, unnamed = built(tmp_path, source), algebra_programs.library("naive", None)
+    (reading,) = job(library=named).measure(turns(50), 0.01)
+    assert reading.placement.endswith("OpenBLAS's kernel for Prescott")
+    assert "kernel" not in job(library=unnamed).measure(turns(50), 0.01)[0].placement
+    line = Line("OpenBLAS", 50, False, False, "", "", placement=reading.placement)
+    table = Table("algebra", "figure 6", "native", "Mflop/s", "", [line], 1, 0, 0, None)
+    assert kernels.kernels(Run("a", {}, [table])) == ["native: that for Prescott."]
+    assert kernels.of("on core 0") == ""
+
+
+def test_nobody_chooses_openblas_kernel_but_itself(monkeypatch) -> None:
+    try:
+        library = algebra_programs.library("OpenBLAS", None)
+    except Missing as reason:
+        pytest.skip(str(reason))
+    (own,) = job(library=library).measure(turns(50), 0.01)
+    for choice in ("Haswell", "Prescott"):
+        monkeypatch.setenv("OPENBLAS_CORETYPE", choice)
+        (reading,) = job(library=library).measure(turns(50), 0.01)
+        assert reading.placement == own.placement
 
 
 def test_the_knee_is_found_and_explained() -> None:

@@ -106,6 +106,33 @@ def rounds(
 COLD = {"warm": False}
 
 
+def test_a_case_has_as_many_repetitions_as_its_paper(tmp_path: Path) -> None:
+    often, usual = case(name="often", runs=5), case(name="usual")
+    _, rows = play(tmp_path / "run", all_fake(), often, usual, repetitions=2)
+    counts = {
+        name: {r["repetition"] for r in rows if r["case"] == name} for name in ("often", "usual")
+    }
+    assert {name: len(found) for name, found in counts.items()} == {"often": 5, "usual": 2}
+
+
+def test_moved_repetitions_do_not_count_where_a_paper_has_few(tmp_path: Path) -> None:
+    # Of three that are to be steady one is not, so there are four.
+    moves = Fake(alter=lambda _, call: 500.0 if call == 5 else 50.0)
+    few = case(FLOOR, OURS, across=True, runs=3)
+    play(tmp_path / "run", all_fake(floor=moves), few, repetitions=12)
+    run = analysis.load(tmp_path / "run")
+    assert [(table.repetitions, table.unsteady) for table in run.tables] == [(3, 1)]
+    assert "12 repetitions of 0.1 s a turn, or as many as the papers had" in text_of(run)
+
+
+def test_a_case_has_its_fewest_repetitions_however_little_time_there_is(
+    tmp_path: Path, monkeypatch
+) -> None:
+    clock = Clock(monkeypatch, Vshmem=100, kernel=100)
+    few, one = case(name="few", least=5, **COLD), case(name="one", **COLD)
+    assert rounds(tmp_path, clock, 1, few, one) == {"few": 5, "one": 1}
+
+
 @pytest.mark.parametrize(
     ("until", "ours", "theirs"),
     [

@@ -151,6 +151,7 @@ def describe(cases: Sequence[Case]) -> list[dict]:
             "extremes": case.extremes,
             "spread": case.spread,
             "choices": case.choices,
+            "runs": case.runs,
             "wanted": [vars(wanted) for wanted in case.wanted],
             "contenders": [
                 {
@@ -184,10 +185,12 @@ def load(folder: Path, only: Collection[tuple[str, str, str]] | None = None) -> 
         frame[column] = pd.to_numeric(frame[column], errors="coerce")
     frame["steady"] = frame["steady"] == "True"
     found = dict(list(frame.groupby(KEY, sort=False)))
-    enough = min(about["repetitions"], stats.FEWEST)
+    usual = about["repetitions"]
     keys = [(case, tuple(case[k] for k in KEY)) for case in about["cases"]]
     tables = [
-        _table(case, found.get(key), enough) for case, key in keys if only is None or key in only
+        _table(case, found.get(key), min(case.get("runs") or usual, stats.FEWEST))
+        for case, key in keys
+        if only is None or key in only
     ]
     return Run(folder.name, about, [table for table in tables if table])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -96,20 +96,43 @@ def _scattered(count: int) -> np.ndarray:
     return _times(np.arange(count, dtype=np.uint32))
 
 
+# What is held of an input that is larger, and read again and again; numbers are looked at so many
+# at a time.
+HELD = {"histogram": 100_000_000, "wordcount": 20_000_000}
+AT_A_TIME = 30_000
+PERIOD = 1000  # of the points of a regression
+
+
+def _parts(count: int) -> Iterator[np.ndarray]:
+    for at in range(0, count, AT_A_TIME):
+        yield _times(np.arange(at, min(at + AT_A_TIME, count), dtype=np.uint32))
+
+
+def _passes(what: str, n: int) -> tuple[int, int]:
+    """How much is held, and how often that is read."""
+    held = min(n, HELD[what])
+    return held, n // held
+
+
 def _histogram(n: int) -> float:
-    values = (_scattered(3 * n) >> 13 & 255).reshape(n, 3)
-    return checksum(np.array([np.bincount(values[:, i], minlength=256) for i in range(3)]))
+    held, passes = _passes("histogram", n)
+    bins = np.zeros((3, 256))
+    for part in _parts(3 * held):
+        values = (part >> 13 & 255).reshape(-1, 3)
+        bins += [np.bincount(values[:, i], minlength=256) for i in range(3)]
+    return checksum(passes * bins)
 
 
 def _wordcount(n: int) -> float:
-    return checksum(np.bincount(_scattered(n) >> 22, minlength=1024))
+    held, passes = _passes("wordcount", n)
+    return checksum(passes * sum(np.bincount(x >> 22, minlength=1024) for x in _parts(held)))
 
 
 def _regression(n: int) -> float:
-    i = np.arange(n)
+    i = np.arange(PERIOD if n % PERIOD == 0 else n)
     x = i % 1000
     y = 3 * x + 7 + i % 5 - 2
-    slope, axis = np.linalg.lstsq(np.stack([x, np.ones(n)], 1), y, rcond=None)[0]
+    slope, axis = np.linalg.lstsq(np.stack([x, np.ones(i.size)], 1), y, rcond=None)[0]
     return checksum(np.array([slope, axis]))
 
 
@@ -118,10 +141,18 @@ def _kmeans(n: int) -> float:
     points = np.fmod(golden, 1).reshape(n, 3)
     centres = points[:8].copy()
     for _ in range(10):
-        nearest = ((points[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2).argmin(axis=1)
-        for one in range(8):
-            if (nearest == one).any():
-                centres[one] = points[nearest == one].mean(axis=0)
+        sums, counts = np.zeros((8, 3)), np.zeros(8)
+        for at in range(0, n, AT_A_TIME):
+            part = points[at : at + AT_A_TIME]
+            # By (p - c)² - p², which orders centres as distances do.
+            far = np.tile((centres**2).sum(axis=1), (len(part), 1))
+            for ours, theirs in zip(part.T, centres.T, strict=True):
+                far -= np.multiply.outer(ours, 2 * theirs)
+            nearest = far.argmin(axis=1)
+            counts += np.bincount(nearest, minlength=8)
+            sums += np.stack([np.bincount(nearest, one, 8) for one in part.T], 1)
+        some = counts > 0
+        centres[some] = sums[some] / counts[some, None]
     return checksum(centres)
 
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from vshmem_lab import analysis, paths, running, topology
+from vshmem_lab import analysis, archive, carry, paths, running, topology
 from vshmem_lab.beside.run import beside
 from vshmem_lab.choice import Choice
 from vshmem_lab.comparison import compare
@@ -14,6 +14,11 @@ from vshmem_lab.demo import demo
 from vshmem_lab.features import table as features
 from vshmem_lab.model import Failed
 from vshmem_lab.papers import page as page_of_papers
+from vshmem_lab.papers import plan
+from vshmem_lab.papers.cases import PAPERS
+from vshmem_lab.papers.host import Host
+from vshmem_lab.papers.page import Kept
+from vshmem_lab.papers.plan import Times
 from vshmem_lab.report import docs, hypervisors
 from vshmem_lab.report.grid import as_text
 from vshmem_lab.report.write import write
@@ -25,11 +30,13 @@ examples:
   vshmem lab run sharing rivals
   vshmem lab run sharing --case Sync --environment native --repetitions 25
   vshmem lab run --resume
+  vshmem lab run papers --plan
   vshmem lab report
   vshmem lab compare OLD NEW
 """
 # In miniature: whether everything runs, not how fast.
 MINIATURE = {"repetitions": 1, "seconds": 0.02}
+REPETITIONS = 12
 
 
 def pair(text: str) -> tuple[int, int]:
@@ -40,7 +47,8 @@ def pair(text: str) -> tuple[int, int]:
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("suites", nargs="*", metavar="SUITE", help=f"of: {', '.join(SUITES)}")
+    every = f"{', '.join(SUITES)}; or {PAPERS}: all rows of docs/papers.md"
+    add("suites", nargs="*", metavar="SUITE", help=f"of: {every}")
     for name, what in (
         ("case", "cases whose name contains this"),
         ("contender", "contenders whose name contains this; the floor is always measured"),
@@ -55,18 +63,22 @@ def _run_options(parser: argparse.ArgumentParser) -> None:
         )
     add("--size", action="append", default=[], type=size, metavar="BYTES", help="only these sizes")
     add(
-        "--repetitions", type=int, default=12, metavar="N", help="of each case (12; the papers: 25)"
+        "--repetitions",
+        type=int,
+        metavar="N",
+        help=f"of each case ({REPETITIONS}, or the papers' number where a case has one)",
     )
     add("--seconds", type=float, default=0.2, help="of each turn (0.2)")
     add(
         "--within",
         type=float,
         metavar="MINUTES",
-        help="each case once, and again as often as there is time for",
+        help="each case once, or its fewest times, and again as often as there is time for",
     )
     add("--processors", type=pair, metavar="A,B", help="of two processes (the first and the last)")
     add("--before", metavar="FOLDER", default="", help="an earlier build, in the same turns")
     add("--miniature", action="store_true", help="one short repetition: does everything run?")
+    add("--plan", action="store_true", help=f"of {PAPERS}: what can be measured here, and how long")
     add("--strict", action="store_true", help="fail if a limit is missed or a contender failed")
     add("--output", type=Path, metavar="FOLDER", help="where the run is kept")
     add("--resume", nargs="?", const="", metavar="RUN", help="go on with this run, or the last one")
@@ -86,10 +98,17 @@ def parser() -> argparse.ArgumentParser:
     compared.add_argument("new", metavar="NEW")
     reported = commands.add_parser("report", help="a page, Markdown and plots of a run")
     reported.add_argument("run", nargs="?", metavar="RUN", help="by default the last one")
-    kept = commands.add_parser("keep", help="copy a run to docs/results, of a checkout")
+    kept = commands.add_parser(
+        "keep", help="copy a run, or one that was sent in, to docs/results of a checkout"
+    )
     kept.add_argument("run", metavar="RUN")
     kept.add_argument("name", metavar="NAME", help="as DATE-SUITE")
     commands.add_parser("docs", help="make the documentation's tables from kept results")
+    carried = commands.add_parser(
+        "carry",
+        help="the suite cores as one script, for a larger machine that has nothing installed",
+    )
+    carried.add_argument("file", type=Path, metavar="FILE", help="the script")
     asked = commands.add_parser("features", help="what the hypervisors here say that they can do")
     asked.add_argument("--boot-xen", action="store_true", help="ask Xen, too, in QEMU; a minute")
     others = commands.add_parser("beside", help="what other tools see of what doctor is shown")
@@ -99,9 +118,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def folder_of(name: str) -> Path:
-    """A run by its name or folder."""
+    """A run by its name or folder, or one that was sent in as a file."""
     known = paths.runs() / name
     folder = known if known.is_dir() else Path(name)
+    if folder.is_file():
+        return carry.unpack(folder) if carry.is_results(folder) else archive.unpack(folder)
     if not folder.is_dir():
         raise Failed(f"There is no run {name}. `vshmem lab list` shows them.")
     return folder
@@ -131,18 +152,33 @@ def _run(options: argparse.Namespace) -> int:
         raise Failed(f"Name suites: {', '.join(SUITES)}.")
     if options.miniature:
         vars(options).update(MINIATURE)
-    if options.repetitions < 1 or options.seconds <= 0:
+    count = REPETITIONS if options.repetitions is None else options.repetitions
+    if count < 1 or options.seconds <= 0:
         raise Failed("There is at least one repetition, and a turn takes time.")
     if options.within is not None and options.within <= 0:
         raise Failed("--within is a number of minutes.")
+    if options.plan:
+        return _plan(options)
     words = (options.case, options.contender, options.environment, options.size)
-    choice = Choice(tuple(options.suites), *map(tuple, words), before=options.before)
+    asked = options.repetitions is not None
+    choice = Choice(tuple(options.suites), *map(tuple, words), options.before, asked)
     processors = topology.pair(options.processors)
-    times = (options.repetitions, options.seconds)
-    plan = running.Plan(choice, *times, processors, options.within)
+    times = (count, options.seconds)
+    asked_for = running.Plan(choice, *times, processors, options.within)
     folder = options.output
-    code, folder = running.new(plan, folder)
+    code, folder = running.new(asked_for, folder)
     return code or (strict(folder) if options.strict else 0)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    """Prints what of the papers this host can measure; nothing is."""
+    if options.suites != [PAPERS]:
+        raise Failed(f"--plan is of {PAPERS}: vshmem lab run {PAPERS} --plan")
+    times = Times(Kept(), options.repetitions or REPETITIONS)
+    host = Host()
+    found = plan.items(host, times)
+    print("\n\n".join(as_text(one) for one in plan.grids(found, host, times)))
+    return 0
 
 
 def strict(folder: Path) -> int:
@@ -168,6 +204,11 @@ def _keep(options: argparse.Namespace) -> int:
 def _docs(_options: argparse.Namespace) -> int:
     for page in [*docs.fill(), *page_of_papers.fill()]:
         print(running.shown(page))
+    return 0
+
+
+def _carry(options: argparse.Namespace) -> int:
+    print(f"There: sh {carry.pack(options.file).name}, for nine minutes; it leaves one file.")
     return 0
 
 
@@ -199,6 +240,7 @@ def main() -> int:
         "list": _list,
         "run": _run,
         "beside": _beside,
+        "carry": _carry,
         "compare": _compare,
         "keep": _keep,
         "docs": _docs,

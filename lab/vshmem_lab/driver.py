@@ -4,7 +4,8 @@ Where two processors are at work, the floor is measured at both ends of a repeti
 by more than a quarter, the processors of this (virtual) machine were moved meanwhile, and the
 repetition is repeated; it counts only if there are too few others.
 
-Where time is limited, each case is measured once, and then repeated in rounds until time is up.
+Where time is limited, each case has its fewest repetitions, mostly one, and is then repeated in
+rounds until time is up.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Progress(Protocol):
 class Driver:
     """Measures cases until each has its repetitions; what a store has already is not done again.
 
-    `until`, by time.monotonic(), ends it earlier, but not before each case has a repetition.
+    `until`, by time.monotonic(), ends it earlier, but not before each case has its fewest.
     """
 
     def __init__(
@@ -72,12 +73,13 @@ class Driver:
 
     def wanted(self, case: Case) -> int:
         """How many steady repetitions a case is to have."""
-        return 1 if case.once else self._repetitions
+        return wanted(case, self._repetitions)
 
     def _run_in_rounds(self, cases: Sequence[Case], until: float) -> None:
         for case in cases:
-            if self._store.repetitions(case)[1] == 0:
-                self._repeat(case, 1)
+            fewest = min(case.least, self.wanted(case)) - self._store.repetitions(case)[1]
+            if fewest > 0:
+                self._repeat(case, fewest)
         while True:
             left = [case for case in cases if not self._is_done(case)]
             few = {case for case in left if self._store.repetitions(case)[1] < stats.FEWEST}
@@ -167,6 +169,11 @@ class Driver:
     def _note(self, turn: Turn, failure: Failed) -> None:
         past = self._failures.setdefault((turn.case, turn.contender.name), [])
         past += [str(failure)] * (PATIENCE if isinstance(failure, Missing) else 1)
+
+
+def wanted(case: Case, repetitions: int) -> int:
+    """How many repetitions a case is to have in a run of so many."""
+    return 1 if case.once else case.runs or repetitions
 
 
 def order(case: Case, repetition: int) -> list[Turn]:

@@ -66,6 +66,8 @@ class Case:
     wanted: tuple[Wanted, ...] = ()
     across: bool = False  # between two processors: the floor tells how far apart they are
     once: bool = False  # long and steady: one repetition is enough
+    runs: int = 0  # repetitions, where a paper says how many; 0: as many as the others
+    least: int = 1  # the fewest repetitions, however little time there is
     extremes: bool = (
         False  # the mean, the lowest and the highest are shown as well, as papers have it
     )

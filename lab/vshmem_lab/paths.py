@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from vshmem_lab.model import Failed, Missing
@@ -80,12 +81,12 @@ def _installed_library() -> Path:
     return beside
 
 
-def build_programs(goal: str = "all") -> None:
-    """Compiles the C programs, or those of a goal of the Makefile.
+def build_programs(goal: str = "all", folder: Path | None = None, more: Sequence[str] = ()) -> None:
+    """Compiles the C programs, or those of a goal of the Makefile, perhaps into another folder.
 
     Raises Missing if a package that one needs is not installed.
     """
-    argv = ["make", "--silent", "-C", str(LAB), f"OUT={programs()}", goal]
+    argv = ["make", "--silent", "-C", str(LAB), f"OUT={folder or programs()}", *more, goal]
     if goal == "dwarfs-vshmem":
         argv += [f"LIBRARY={library()}"]
         argv += [] if CHECKOUT else [f"INCLUDE={library().parent.parent / 'include'}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import signal
 import sys
 import time
@@ -11,16 +12,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vshmem_lab import analysis, leftovers, paths, quiet, system
+from vshmem_lab import analysis, archive, leftovers, paths, quiet, system
 from vshmem_lab.analysis import Run
 from vshmem_lab.choice import Choice, selected
-from vshmem_lab.driver import Driver
+from vshmem_lab.driver import Driver, wanted
 from vshmem_lab.environments import XEN
 from vshmem_lab.features import table as features
 from vshmem_lab.model import Case, Failed
+from vshmem_lab.papers import plan as papers_plan
+from vshmem_lab.papers.cases import PAPERS
+from vshmem_lab.papers.host import Host
+from vshmem_lab.papers.page import Kept
+from vshmem_lab.papers.plan import Times
 from vshmem_lab.progress import Steps
 from vshmem_lab.report.grid import text_of
 from vshmem_lab.runners import channels
+from vshmem_lab.runners.algebra_programs import CHOOSING
 from vshmem_lab.runners.table import Runners
 from vshmem_lab.store import Store, read_about
 from vshmem_lab.suites import hypervisors
@@ -42,6 +49,8 @@ class Plan:
 def new(plan: Plan, folder: Path | None) -> tuple[int, Path]:
     """A new run; its exit code and its folder."""
     cases = selected(plan.choice)
+    if PAPERS in plan.choice.suites:
+        cases = _doable(cases, plan.repetitions)
     folder = folder or paths.runs() / system.stamp()
     about = {
         "choice": dataclasses.asdict(plan.choice),
@@ -54,9 +63,22 @@ def new(plan: Plan, folder: Path | None) -> tuple[int, Path]:
         "complete": False,
         "beside": quiet.NOTHING,
     }
-    if hypervisors.SUITE in plan.choice.suites:
+    if any(case.suite == hypervisors.SUITE for case in cases):
         about["features"] = features.probe(boot_xen=_has_xen(cases))
-    return _measure(plan, Store.create(folder, about), about), folder
+    return _measure(plan, cases, Store.create(folder, about), about), folder
+
+
+def _doable(cases: Sequence[Case], repetitions: int) -> list[Case]:
+    """The cases of papers' rows that this host can measure."""
+    found = papers_plan.items(Host(), Times(Kept(), repetitions))
+    able = {(case.suite, case.name, case.environment) for case in papers_plan.cases(found)}
+    count = sum(1 for item in found if not item.why)
+    print(
+        f"{count} of {len(found)} tables and figures can be measured here; `vshmem lab run "
+        f"{PAPERS} --plan` says which.",
+        file=sys.stderr,
+    )
+    return [case for case in cases if (case.suite, case.name, case.environment) in able]
 
 
 def _has_xen(cases: Sequence[Case]) -> bool:
@@ -72,12 +94,15 @@ def resume(folder: Path | None) -> int:
     if about["machine"]["commit"] != system.commit():
         was = about["machine"]["commit"]
         raise Failed(f"{folder.name} measures the commit {was}, and this one is {system.commit()}.")
-    choice = Choice(**{k: v if k == "before" else tuple(v) for k, v in about["choice"].items()})
+    choice = Choice.of(about["choice"])
     one, other = about["processors"]
     plan = Plan(choice, about["repetitions"], about["seconds"], (one, other), about.get("minutes"))
     machine = about["machine"]
     machine["load before"] = max(machine["load before"], system.load())
-    return _measure(plan, Store.resume(folder), about)
+    begun = {(case["suite"], case["case"], case["environment"]) for case in about["cases"]}
+    cases = selected(choice)
+    cases = [case for case in cases if (case.suite, case.name, case.environment) in begun]
+    return _measure(plan, cases, Store.resume(folder), about)
 
 
 def last() -> Path:
@@ -88,13 +113,14 @@ def last() -> Path:
     return found[-1].parent
 
 
-def _measure(plan: Plan, store: Store, about: dict) -> int:
+def _measure(plan: Plan, cases: Sequence[Case], store: Store, about: dict) -> int:
     until = time.monotonic() + 60 * plan.minutes if plan.minutes else None
-    cases = selected(plan.choice)
     leftovers.sweep()
+    for name in CHOOSING:  # also of what is no program of ours
+        os.environ.pop(name, None)
     paths.build_programs()
     before = Path(plan.choice.before) if plan.choice.before else None
-    total = sum(1 if case.once else plan.repetitions for case in cases)
+    total = sum(wanted(case, plan.repetitions) for case in cases)
     watch = quiet.Watch(about.get("beside"))
     # Of a lab that is killed it is not known.
     store.describe({**about, "beside": None})
@@ -122,6 +148,9 @@ def _measure(plan: Plan, store: Store, about: dict) -> int:
     store.describe({**about, "noise": run.noise()})
     print(text_of(run))
     print(f"kept in {shown(store.folder)}; a page of it: vshmem lab report {named(store.folder)}")
+    if PAPERS in plan.choice.suites:
+        file = shown(archive.pack(store.folder))
+        print(f"to be sent in: {file}; in a checkout: vshmem lab keep {file} NAME")
     return 0
 
 

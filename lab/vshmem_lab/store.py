@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from vshmem_lab.model import Case, Failed, Reading, Turn
 
 VERSION = 1
+Key = tuple[str, str, str]  # suite, case and environment
 SAMPLES, ABOUT = "samples.csv", "run.json"
 
 
@@ -83,8 +84,8 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._samples = folder / SAMPLES
-        self._done: dict[tuple[str, str, str], list[bool]] = {}
-        self._took: dict[tuple[str, str, str], float] = {}
+        self._done: dict[Key, list[bool]] = {}
+        self._took: dict[Key, float] = {}
 
     @classmethod
     def create(cls, folder: Path, about: dict) -> Store:
@@ -107,14 +108,10 @@ class Store:
         """A run that was interrupted; what its last, unfinished repetition left is dropped."""
         store = cls(folder)
         rows = read_rows(folder)
-        found: dict[tuple[str, str, str], dict[int, bool]] = {}
-        before = None
+        found: dict[Key, dict[int, bool]] = {}
         for row in rows:
-            key, now = (row["suite"], row["case"], row["environment"]), float(row["time"])
-            found.setdefault(key, {})[int(row["repetition"])] = row["steady"] == "True"
-            if before is not None and now > before:
-                store._took[key] = min(now - before, store._took.get(key, now - before))
-            before = now
+            found.setdefault(key_of(row), {})[int(row["repetition"])] = row["steady"] == "True"
+        store._took = {key: min(took) for key, took in durations(rows).items()}
         store._done = {case: list(steady.values()) for case, steady in found.items()}
         return store
 
@@ -158,6 +155,25 @@ class Store:
     def _write(self, mode: str, text: str) -> None:
         with self._samples.open(mode, newline="") as file:
             file.write(text)
+
+
+def key_of(row: Mapping[str, str]) -> Key:
+    """The case of a sample."""
+    return row["suite"], row["case"], row["environment"]
+
+
+def durations(rows: Sequence[Mapping[str, str]]) -> dict[Key, list[float]]:
+    """The seconds that each case's repetitions took, but the first of a run, whose begin is not
+    known.
+    """
+    found: dict[Key, list[float]] = {}
+    before = None
+    for row in rows:
+        now = float(row["time"])
+        if before is not None and now > before:
+            found.setdefault(key_of(row), []).append(now - before)
+        before = now
+    return found
 
 
 class Lines:

@@ -11,7 +11,8 @@
  *
  * Prints "WHAT N VALUE" lines: rate in Mflop/s; resident and swapped bytes at the end; minor and
  * major faults, and data and instruction TLB misses, of the multiplication, where there are
- * counters. A product that is wrong is an error. */
+ * counters. Before them "kernel NAME", where a library says for which processor it has chosen its
+ * kernel. A product that is wrong is an error. */
 #define _GNU_SOURCE
 #include "../dwarfs/dwarf.h"
 #include "library.h"
@@ -82,6 +83,13 @@ static double bytes_of(const char *name) {
     return found;
 }
 
+/* OpenBLAS says for which processor its kernel is. */
+static void tell_kernel(const char *library) {
+    char *(*name)(void) = (char *(*)(void))symbol_or_none(library, "openblas_get_corename");
+    if (name != NULL)
+        printf("kernel %s\n", name());
+}
+
 static void measure(dgemm *multiply, int n, const char *size, int in_segment,
                     const char *transposed) {
     const size_t side = (size_t)n, count = side * side;
@@ -137,6 +145,7 @@ int main(int argc, char **argv) {
     dgemm *multiply = (dgemm *)symbol(argv[optind], "dgemm_");
     if (edge != NULL)
         *(size_t *)symbol(argv[optind], "cache_edge") = strtoul(edge, NULL, 10);
+    tell_kernel(argv[optind]);
     if (processes > 1)
         team_join(&argc, &argv, key, processes);
     measure(multiply, n, edge ? edge : argv[optind + 1], in_segment, transposed);

@@ -19,6 +19,11 @@ void die(const char *what) {
     exit(1);
 }
 
+void *symbol_or_none(const char *library, const char *name) {
+    void *loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    return loaded == NULL ? NULL : dlsym(loaded, name);
+}
+
 void *symbol(const char *library, const char *name) {
     void *loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     void *found = loaded == NULL ? NULL : dlsym(loaded, name);

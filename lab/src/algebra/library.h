@@ -7,6 +7,9 @@
 /* A symbol of a library; the program ends, and says why, where there is none. */
 void *symbol(const char *library, const char *name);
 
+/* The same; a null pointer where there is none. */
+void *symbol_or_none(const char *library, const char *name);
+
 double seconds(void);
 
 /* From -0.5 to 0.5, the same numbers for everybody. */

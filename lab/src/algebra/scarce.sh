@@ -28,10 +28,13 @@ else
     grep -qw memory $root/cgroup.controllers || missing "there are no control groups for memory"
     group=$root/$name limit=memory.max
 fi
-[ $limit != memory.max ] || echo +memory >"${group%/*}/cgroup.subtree_control"
-mkdir "$group"
+[ $limit != memory.max ] || echo +memory 2>/dev/null >"${group%/*}/cgroup.subtree_control" ||
+    missing "this control group may not limit memory: something runs in it, or it is read-only"
+mkdir "$group" 2>/dev/null || missing "a control group can't be made in ${group%/*}"
 trap 'rmdir "$group"' EXIT
-echo "$bytes" >"$group/$limit"
+echo "$bytes" 2>/dev/null >"$group/$limit" || missing "the control group takes no limit"
+# Memory and swap together may have a limit of their own, which is above all else.
+[ "$(cat "$group/$limit")" -le "$bytes" ] || missing "the control group did not take its limit"
 status=0
 sh -c 'echo $$ >"$1/cgroup.procs" && shift && exec "$@"' sh "$group" "$@" || status=$?
 exit "$status"

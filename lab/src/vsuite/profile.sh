@@ -3,13 +3,16 @@
 #
 #   profile NANOSECONDS user=PERCENT kernel=PERCENT idle=PERCENT steal=PERCENT [cycles=N ...]
 #
-# The counts of the processor are there where perf can count: cycles, what missed the last cache and the
-# TLB of instructions.
+# The counts of the processor are there where perf can count, each that can be had: cycles, what missed the
+# last cache, the second one (by Intel's name and by AMD's) and the TLB of instructions.
 set -eu
 
-events=cycles,cache-misses,iTLB-load-misses
+events=
+for event in cycles cache-misses l2_rqsts.miss l2_cache_req_stat.ic_dc_miss_in_l2 iTLB-load-misses; do
+    ! perf stat -x, -e "$event" true 2>&1 | grep -q '^[0-9]' || events=${events:+$events,}$event
+done
 counts=
-if perf stat -x, -e "$events" true 2>&1 | grep -q '^[0-9]'; then
+if [ -n "$events" ]; then
     counts=$(mktemp)
     trap 'rm -f "$counts"' EXIT
     set -- perf stat -x, -e "$events" -o "$counts" -- "$@"

@@ -1,5 +1,10 @@
-/* The sums of a linear regression, in OpenMP. */
+/* The sums of a linear regression, in OpenMP. Many points are the same ones again and again. */
 #include "dwarf.h"
+
+#ifndef HELD
+#define HELD 50000000
+#endif
+#include "passes.h"
 
 #include <omp.h>
 #include <stdlib.h>
@@ -11,13 +16,14 @@ struct point {
     int32_t x, y;
 };
 
-static size_t n;
+static size_t n, passes;
 static struct point *points;
 static int64_t totals[TOTALS];
 
 void dwarf_set_up(const char *what, size_t size) {
     (void)what;
-    n = size;
+    n = held_of(size);
+    passes = n ? size / n : 0;
     points = own_memory(n * sizeof *points);
     for (size_t i = 0; i < n; i++) {
         points[i].x = (int32_t)(i % 1000);
@@ -38,7 +44,8 @@ void dwarf_run(void) {
 #pragma omp parallel
     {
         int64_t found[TOTALS] = {0};
-        sum(part_of(n, omp_get_thread_num(), omp_get_num_threads()), found);
+        for (size_t i = 0; i < passes; i++)
+            sum(part_of(n, omp_get_thread_num(), omp_get_num_threads()), found);
 #pragma omp critical
         for (size_t i = 0; i < TOTALS; i++)
             totals[i] += found[i];
@@ -47,7 +54,7 @@ void dwarf_run(void) {
 
 /* The slope, and where the line meets the axis. */
 double dwarf_answer(void) {
-    double count = (double)n, x = (double)totals[X], y = (double)totals[Y];
+    double count = (double)(n * passes), x = (double)totals[X], y = (double)totals[Y];
     double below = count * (double)totals[XX] - x * x;
     double slope = below != 0 ? (count * (double)totals[XY] - x * y) / below : 0;
     double line[] = {slope, (y - slope * x) / count};

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 import shlex
 from dataclasses import dataclass
 
 ALIKE, FASTER = "alike", "faster"
+EXPLAINS = "No measurement: it explains."
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,20 @@ class Rerun:
         return " ".join(words)
 
 
+class Need(enum.Enum):
+    """What a host may have, and a row may want of it."""
+
+    KVM = "KVM"
+    CORES = "eight cores"
+    NODES = "two memory nodes"
+    HOSTS = "a second host"
+    COUNTERS = "counters of misses"
+    SWAP = "swap"
+    XEN = "Xen"
+    GPU = "a GPU"
+    INFINIBAND = "InfiniBand"
+
+
 @dataclass(frozen=True)
 class Row:
     """A table or figure of a paper."""
@@ -66,6 +82,13 @@ class Row:
     claims: tuple[Claim, ...] = ()
     missing: str = ""  # why there is no run
     why: str = ""  # why today's differs, in what is measured or in what comes out
+    needs: tuple[Need, ...] = ()  # without which there is nothing to measure
+    wants: tuple[Need, ...] = ()  # without which something else than the paper's is measured
+
+    @property
+    def explains(self) -> bool:
+        """Whether it is no measurement."""
+        return self.missing == EXPLAINS
 
 
 @dataclass(frozen=True)
@@ -89,12 +112,12 @@ def faster(one: Value, other: Value) -> Claim:
 
 def drawing(item: str, subject: str) -> Row:
     """A row of what is no measurement."""
-    return Row(item, subject, "", missing="No measurement: it explains.")
+    return Row(item, subject, "", missing=EXPLAINS)
 
 
-def lacking(item: str, subject: str, found: str, missing: str) -> Row:
+def lacking(item: str, subject: str, found: str, missing: str, *needs: Need) -> Row:
     """A row that can't be measured here."""
-    return Row(item, subject, found, missing=missing)
+    return Row(item, subject, found, missing=missing, needs=needs)
 
 
 def numbered(word: str, count: int) -> tuple[str, ...]:

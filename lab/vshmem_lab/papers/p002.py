@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from vshmem_lab.papers.model import Paper, Rerun, Row, Value, drawing, lacking
+from vshmem_lab.papers.model import Need, Paper, Rerun, Row, Value, drawing, lacking
 
 SUITE = "hypervisors"
 GPU = "No GPU is at hand."
 BOTH = "Neither a GPU nor InfiniBand is at hand, nor a second node."
+CLUSTER = (Need.GPU, Need.INFINIBAND, Need.HOSTS)
 PAGES = "huge pages"
 WHY = (
     "In the place of KVM, Xen and VirtualBox on eight real cores: QEMU by emulation, a "
@@ -21,7 +22,8 @@ def ranked(item: str, subject: str, found: str, case: str, environment: str) -> 
     if environment != "large problems":
         places += (f"QEMU/TCG, {PAGES}",)
     values = tuple(Value(x.partition(",")[0], SUITE, case, environment, x) for x in places)
-    return Row(item, subject, found, Rerun(SUITE, case, repetitions=20), values, why=WHY)
+    rerun, wants = Rerun(SUITE, case, repetitions=20), (Need.KVM,)
+    return Row(item, subject, found, rerun, values, why=WHY, wants=wants)
 
 
 def openmp(name: str) -> Value:
@@ -74,17 +76,20 @@ ROWS = (
         Rerun(SUITE, "OpenMP", repetitions=20),
         tuple(openmp(f"{x}, {PAGES}") for x in ("native", "container", "QEMU/TCG")),
         why=f"SPEC's is not free: our dwarfs by OpenMP. {WHY}",
+        wants=(Need.KVM,),
     ),
-    lacking(
+    Row(
         "figure 3.8",
         "ranks of all",
         "KVM best, then VirtualBox, Xen",
-        "A rank of what is emulated says nothing of the paper's; the report of `hypervisors` ranks "
-        "what is not: native, and a container.",
+        Rerun(SUITE, repetitions=20),
+        missing="A rank of what is emulated says nothing of the paper's; the report of "
+        "`hypervisors` ranks what is not: native, and a container.",
+        needs=(Need.KVM,),
     ),
     drawing("figure 4.1", "a GPU passed through by Xen"),
     *(
-        lacking(f"figure 4.{n}", f"SHOC: {what}", found, GPU)
+        lacking(f"figure 4.{n}", f"SHOC: {what}", found, GPU, Need.GPU)
         for n, what, found in (
             (2, "floating point", "below 1 % less in Xen"),
             (3, "FFT", "below 1 % less with Kepler"),
@@ -97,9 +102,15 @@ ROWS = (
     ),
     drawing("table 5.1", "the hosts"),
     drawing("table 5.2", "the hypervisors' versions"),
-    lacking("table 5.3", "SHOC in KVM, Xen, LXC, ESXi", "0.92 to 1.04 of native, on average", GPU),
+    lacking(
+        "table 5.3",
+        "SHOC in KVM, Xen, LXC, ESXi",
+        "0.92 to 1.04 of native, on average",
+        GPU,
+        Need.GPU,
+    ),
     *(
-        lacking(f"figure 5.{n}", what, "96 to 100 % of native with KVM", GPU)
+        lacking(f"figure 5.{n}", what, "96 to 100 % of native with KVM", GPU, Need.GPU)
         for n, what in (
             (1, "SHOC, levels 0 and 1, Kepler"),
             (2, "SHOC, levels 1 and 2, Kepler"),
@@ -113,9 +124,11 @@ ROWS = (
         )
     ),
     drawing("figure 6.1", "GPUs and InfiniBand passed through"),
-    lacking("figure 6.2", "LAMMPS, LJ, 4 nodes", "98.5 % of native", BOTH),
-    lacking("figure 6.3", "LAMMPS, Rhodopsin, 4 nodes", "96.4 % of native", BOTH),
-    lacking("figure 6.4", "HOOMD, 4 nodes, by GPUDirect and without", "98.5, 98.4 %", BOTH),
+    lacking("figure 6.2", "LAMMPS, LJ, 4 nodes", "98.5 % of native", BOTH, *CLUSTER),
+    lacking("figure 6.3", "LAMMPS, Rhodopsin, 4 nodes", "96.4 % of native", BOTH, *CLUSTER),
+    lacking(
+        "figure 6.4", "HOOMD, 4 nodes, by GPUDirect and without", "98.5, 98.4 %", BOTH, *CLUSTER
+    ),
     Row(
         "figure 7.1",
         "libSVM on a GPU with huge pages",
@@ -127,6 +140,7 @@ ROWS = (
         ),
         why="No GPU and no KVM: RandomAccess, which misses the TLB, in an emulated machine, whose "
         "translations are no hardware's.",
+        wants=(Need.KVM, Need.GPU),
     ),
 )
 ITEMS = (

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from vshmem_lab.papers.model import Paper, Rerun, Row, Value, faster, lacking, numbered
+from vshmem_lab.papers.model import Need, Paper, Rerun, Row, Value, faster, lacking, numbered
 
 CORES = (
     "It takes KVM or Xen on a real host with eight cores, and PARSEC's inputs; the machine has two."
 )
+CLUSTER = (Need.KVM, Need.CORES, Need.HOSTS)
 SOCKETS = (
     "It takes a host with two sockets. docs/balance.md has a model of it, fitted on 1 and 4 vCPUs."
 )
@@ -40,27 +41,39 @@ def granularity(item: str, subject: str, found: str) -> Row:
         (NATIVE, ONE, TWO, FOUR, *BY_TCP, *EARLIER),
         (faster(ONE, TWO), faster(TWO, FOUR)),
         why=WHY,
+        wants=CLUSTER,
     )
 
 
 ROWS = (
-    lacking("figure 1", "PARSEC on one socket, not pinned", "+2, +2, +4 % by 1, 4, 8 vCPUs", CORES),
-    lacking("figure 2", "the same, pinned", "as figure 1", CORES),
-    lacking("figure 3", "on two sockets, not pinned", "+12, +16, +37 %", SOCKETS),
-    lacking("figure 4", "the same, pinned", "+8, +9, +40 %", SOCKETS),
-    lacking("figure 5", "4 vCPUs on the far and on the near socket", "about +16, +9 %", SOCKETS),
-    lacking("figure 6", "NUMA-first, 8 vCPUs", "+37 % becomes +18 %", SOCKETS),
+    *(
+        lacking(item, subject, found, CORES, Need.KVM, Need.CORES)
+        for item, subject, found in (
+            ("figure 1", "PARSEC on one socket, not pinned", "+2, +2, +4 % by 1, 4, 8 vCPUs"),
+            ("figure 2", "the same, pinned", "as figure 1"),
+        )
+    ),
+    *(
+        lacking(item, subject, found, SOCKETS, Need.KVM, Need.NODES)
+        for item, subject, found in (
+            ("figure 3", "on two sockets, not pinned", "+12, +16, +37 %"),
+            ("figure 4", "the same, pinned", "+8, +9, +40 %"),
+            ("figure 5", "4 vCPUs on the far and on the near socket", "about +16, +9 %"),
+            ("figure 6", "NUMA-first, 8 vCPUs", "+37 % becomes +18 %"),
+        )
+    ),
     granularity(
         "figure 7",
         "NPB by 16 ranks on two hosts, machines of 8, 4, 2, 1 vCPUs, not pinned",
         "+11 % in the largest machines; smaller ones are worse",
     ),
-    lacking(
+    Row(
         "figure 8",
         "the same, pinned",
         "+11 %; pinning helps smaller machines",
-        "The suite `mpi` has it since 2026-11-29 (`LAMMPS, granularity, pinned`); a quiet machine "
-        "has not measured it yet.",
+        Rerun("mpi", "granularity, pinned"),
+        missing="The suite `mpi` has it since 2026-11-29; a quiet machine has not measured it yet.",
+        wants=CLUSTER,
     ),
 )
 PAPER = Paper("003", numbered("figure", 8), ROWS)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 
-from vshmem_lab.papers.model import Paper, Rerun, Row, Value, alike, drawing, faster, numbered
+from vshmem_lab.papers.model import (
+    Need,
+    Paper,
+    Rerun,
+    Row,
+    Value,
+    alike,
+    drawing,
+    faster,
+    numbered,
+)
 from vshmem_lab.suites import dwarfs, sync
 
 NOT_YET = "The suite has it since 2026-11-29; a quiet machine has not measured it yet."
@@ -52,7 +62,8 @@ def dwarf(item: str, subject: str, found: str, case: str, small: int, large: int
         for one in ("System V", "Vshmem")
         if one in whole
     )
-    return Row(item, subject, found, rerun, (*values, *named), tuple(claims), why=why)
+    shown, wants = (*values, *named), (Need.KVM,)
+    return Row(item, subject, found, rerun, shown, tuple(claims), why=why, wants=wants)
 
 
 MPI_TODAY = (
@@ -73,6 +84,7 @@ ROWS = (
         (IN_ONE, TCP, UDP),
         (faster(IN_ONE, TCP), faster(IN_ONE, UDP)),
         missing=NOT_YET,
+        wants=(Need.KVM,),
     ),
     drawing("figure 5", "the parts of Vshmem"),
     drawing("figure 6", "Sync in pseudo-code; `lab/src/busypong.c` does that"),
@@ -91,6 +103,7 @@ ROWS = (
         missing=NOT_YET,
         why="Whether variances differ is tested in the run. The paper gives Vshmem a standard "
         "deviation of 0.086 beside its variance of 0.307, which can't both be.",
+        wants=(Need.KVM,),
     ),
     dwarf(
         "figure 8",

@@ -10,15 +10,15 @@ from pathlib import Path
 from vshmem_lab import analysis, paths, quiet
 from vshmem_lab.analysis import Line, Table
 from vshmem_lab.model import Failed
-from vshmem_lab.papers import p000, p001, p002, p003, p004
 from vshmem_lab.papers.model import ALIKE, Claim, Paper, Row, Value
+from vshmem_lab.papers.table import ALL
+from vshmem_lab.report import kernels
 from vshmem_lab.report.papers import PAPERS as TITLES
 from vshmem_lab.stats import FEWEST
 from vshmem_lab.store import ABOUT
 from vshmem_lab.text import quantity
 
 PAGE, RESULTS = Path("docs") / "papers.md", Path("docs") / "results"
-ALL: tuple[Paper, ...] = tuple(one.PAPER for one in (p004, p000, p001, p002, p003))
 # Medians that differ by no more are alike, whatever the intervals say.
 CLOSE = 1.1
 SAME, OTHER, HIDDEN, FEW, MIXED = "same", "different", "within noise", "too few runs", "emulated"
@@ -58,6 +58,15 @@ class Kept:
     def result(self, value: Value) -> str:
         """The run that has it, or nothing."""
         return self._newest.get(value.key, "")
+
+    def newest(self, case: tuple[str, str, str]) -> tuple[Path, dict] | None:
+        """The folder of the newest run that has a case, and how it was then; None if none has."""
+        name = self._newest.get(case)
+        if name is None:
+            return None
+        cases = self._abouts[name]["cases"]
+        was = next(x for x in cases if (x["suite"], x["case"], x["environment"]) == case)
+        return self._root / RESULTS / name, was
 
     def quiet(self, result: str) -> bool:
         """Whether a run had the machine for itself."""
@@ -153,7 +162,9 @@ def _row(row: Row, kept: Kept) -> str:
     results = dict.fromkeys(kept.result(value) for value, _ in has)
     links = [_link(name, kept) for name in results]
     by = "<br>".join([*([f"`{row.rerun.command}`"] if row.rerun else []), *links])
-    differs = row.why if has else " ".join(part for part in (row.missing, row.why) if part)
+    named = dict.fromkeys(kernels.of(line.placement) for _, line in has)
+    by_kernel = [f"OpenBLAS took its kernel for {name}." for name in named if name]
+    differs = " ".join(part for part in ("" if has else row.missing, row.why, *by_kernel) if part)
     return _cells(
         [row.item, row.subject, row.found, "<br>".join(shown), verdict(row, kept), by, differs]
     )

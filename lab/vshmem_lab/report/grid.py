@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from vshmem_lab.analysis import Line, Run, Table
-from vshmem_lab.report import knee, order, papers, supplements, variance
+from vshmem_lab.report import kernels, knee, order, papers, supplements, variance
 from vshmem_lab.report.conclusion import conclusion
 from vshmem_lab.report.model import EMULATED, PARTLY, Grid
 from vshmem_lab.stats import FEWEST
@@ -249,6 +249,8 @@ def _repetitions(about: dict) -> str:
     """How often each case was measured, and how long."""
     count = about["repetitions"]
     said = f"{count} repetition{'s' if count != 1 else ''} of {about['seconds']:g} s a turn"
+    if any(case.get("runs") for case in about["cases"]):
+        said += ", or as many as the papers had"
     if about.get("minutes"):
         said = f"up to {said}, as many as there was time for in {about['minutes']:g} minutes"
     return said
@@ -311,6 +313,7 @@ def findings(run: Run) -> list[tuple[str, list[str]]]:
     found = [("Faster than Vshmem", beaten(run)), ("Limits that Vshmem misses", missed(run))]
     found += [(order.heading(run), order.order(run)), (knee.HEADING, knee.knees(run))]
     found += [(variance.heading(run), variance.varies(run))]
+    found += [(kernels.HEADING, kernels.kernels(run))]
     return [(heading, lines) for heading, lines in found if lines]
 
 

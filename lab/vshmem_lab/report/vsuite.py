@@ -1,4 +1,6 @@
-"""What the suite `vsuite` has besides its cases: figures 1, 9 and 10 and table 2 of paper 001."""
+"""What the suite `vsuite` has besides its cases: figures 1, 3, 4, 7, 9 and 10 of paper 001, and its
+table 2 by itself, for it is of another quantity than ours.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,13 @@ def supplement(run: Run) -> list[Grid]:
             found.setdefault(table.case, {})[int(table.environment.split()[0])] = table
     if not found:
         return []
-    grids = [_scaling(found), _gains(found), _kernel(found), _idle(found)]
+    theirs = _table2(found)
+    grids = [_scaling(found), _gains(found), _kernel(found), theirs, _idle(found)]
+    grids += [_misses(found, *figure) for figure in MISSES]
     for grid in grids:
-        grid.emulated = run.emulated
-        grid.notes += [EMULATED] if run.emulated else []
+        if run.emulated and grid.rows and grid is not theirs:
+            grid.emulated = True
+            grid.notes.append(EMULATED)
     return grids
 
 
@@ -125,11 +130,10 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def _kernel(found: Found) -> Grid:
-    """Table 2: where reading time costs. The paper counts cycles of the hypervisor's function."""
+    """Where reading time costs: the machine's own kernel has more to do, but not that alone."""
     counts = sorted({count for tables in found.values() for count in tables})
     clocks = {"acpi_pm": GUEST, "tsc": VTIME}
     head = ["application", *(f"{clock}, {count}" for count in counts for clock in clocks)]
-    head += [f"paper, {name}, {count}" for count in (8, 32) for name in ("Xen", "iXen")]
     rows = []
     for name, tables in found.items():
         cells = [
@@ -137,19 +141,32 @@ def _kernel(found: Found) -> Grid:
             for count in counts
             for place in clocks.values()
         ]
-        theirs = [f"{one:.2f} %" for one in paper.EMULATED_TIME.get(name, ())]
-        rows.append([name, *cells, *theirs])
-    out = Grid("Table 2: time in the kernel, by how time is read", head, rows, wrap=12)
+        rows.append([name, *cells])
+    out = Grid("Time in the kernel, by how time is read", head, rows, wrap=12)
+    out.notes = ["By the machine's own /proc/stat: all that its kernel does."]
+    return out
+
+
+def _table2(found: Found) -> Grid:
+    """The paper's, of which a guest can't tell anything."""
+    head = ["application"]
+    head += [f"{name}, {count}" for count in (8, 32) for name in ("Xen", "iXen")]
+    rows = [
+        [name, *(f"{one:.2f} %" for one in paper.EMULATED_TIME[name])]
+        for name in found
+        if name in paper.EMULATED_TIME
+    ]
+    out = Grid("Table 2: cycles in Xen's emulation of time, in the paper alone", head, rows)
     out.notes = [
-        "Ours: the machine's own /proc/stat, all of its kernel; the paper's: cycles in Xen's "
-        "handle_pmt_io."
+        "Nothing of ours stands beside: a guest does not see the hypervisor's cycles, and its "
+        "kernel's time is another quantity."
     ]
     return out
 
 
 def _idle(found: Found) -> Grid:
     """Figure 3, and what the processor counts where it does."""
-    names = ["idle", "steal", "cycles", "cache-misses", "iTLB-load-misses"]
+    names = ["idle", "steal", "cycles", "cache-misses"]
     places = {NATIVE: NATIVE, GUEST: GUEST, "all remedies": ALL}
     rows, head = [], ["application"]
     lines = [
@@ -164,6 +181,34 @@ def _idle(found: Found) -> Grid:
     out = Grid("Figure 3: where the processors' time went, by all of them", head, rows, wrap=12)
     if "cycles" not in known:
         out.notes = ["No processor here counts cycles and misses for perf."]
+    return out
+
+
+# Title, what is said of a gap, and perf's names.
+MISSES = (
+    (
+        "Figure 4: misses of the second cache",
+        "the second cache",
+        ("l2_rqsts.miss", "l2_cache_req_stat.ic_dc_miss_in_l2"),
+    ),
+    ("Figure 7: misses of the TLB of instructions", "that TLB", ("iTLB-load-misses",)),
+)
+
+
+def _misses(found: Found, title: str, what: str, names: Sequence[str]) -> Grid:
+    """By all processors, in the places that count; a gap that is stated where none does."""
+    places = (NATIVE, *(pair[0] for pair in GAINS.values()), GUEST)
+    rows = []
+    for name, tables in found.items():
+        lines = [_line(tables[max(tables)], place) for place in places]
+        counts = [
+            next((f"{x.profile[one]:,.0f}" for one in names if x and one in x.profile), NONE)
+            for x in lines
+        ]
+        rows += [[name, *counts]] if set(counts) != {NONE} else []
+    out = Grid(title, ["application", *places], rows, wrap=16)
+    if not rows:
+        out.notes = [f"A gap: no processor here counts misses of {what} for perf."]
     return out
 
 

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from vshmem_lab import priority, topology
+from vshmem_lab import kvm, priority, topology
 from vshmem_lab.model import Reading, Runner
 from vshmem_lab.process import finish, run, started
 from vshmem_lab.runners.algebra_programs import (
@@ -24,16 +24,22 @@ from vshmem_lab.runners.algebra_programs import (
     library,
 )
 from vshmem_lab.runners.job import Job, Place, Program
-from vshmem_lab.runners.machines import PATIENCE, Machines
+from vshmem_lab.runners.machines import PATIENCE, Kind, Machines
 from vshmem_lab.runners.mpi import Find, crowded
 from vshmem_lab.runners.onekernel import Enclose, container
-from vshmem_lab.runners.scarce import Scarce, swap_in
+from vshmem_lab.runners.scarce import LARGE_SWAP, Scarce, swap_in
 
 # Where DGEMM runs by itself, and with another one.
 ALONE = ("native", "a machine")
 TOGETHER = ("one kernel", "two containers", "one machine", "two machines")
-# Bytes where memory is scarce: the papers' 256 MB, and what emulation fills in seconds.
+SCARCE_TOGETHER = tuple(f"{place}, scarce" for place in TOGETHER)
+# Bytes of a process where memory is scarce: the papers' 256 MB, and what emulation soon fills.
 LIMITS = {"native": 256 << 20, "a machine": 8 << 20}
+# MiB of the papers' machines: with plentiful memory, with scarce one, and for two processes.
+PLENTY, LITTLE = 756, 256
+KVM = "a machine of KVM"
+IN_KVM = (KVM, f"{KVM}, Vshmem", f"{KVM}, scarce")
+TOGETHER_IN_KVM = ("one machine of KVM, scarce", "two machines of KVM, scarce")
 TRANSPOSED = ("NN", "NT", "TN", "TT")
 LEVEL2 = ("GEMVN", "GEMVT", "GER")
 # Whose routines of all kinds are measured.
@@ -47,11 +53,17 @@ class Native:
         self, cpus: Sequence[int], extra: dict[str, str] | None = None, enclose: Enclose = list
     ) -> None:
         self._cpus, self._extra, self._enclose = tuple(cpus), extra or {}, enclose
+        self._apart = enclose is not list
 
-    def said(self, program: Program, argv: Sequence[str]) -> str:
-        """What the processes printed."""
+    def said(self, program: Program, argv: Sequence[str], before: Sequence[str] = ()) -> str:
+        """What the processes printed. In one place the words before hold for both together."""
+        if before and len(self._cpus) > 1 and not self._apart:
+            one, other = self._cpus
+            both = f'taskset -c {one} "$@" & taskset -c {other} "$@" & wait'
+            line = priority.heavy([*before, "sh", "-c", both, "sh", *argv])
+            return run(line, self._extra, program.limit)
         lines = [
-            priority.heavy(["taskset", "-c", str(cpu), *self._enclose(list(argv))])
+            priority.heavy([*before, "taskset", "-c", str(cpu), *self._enclose(list(argv))])
             for cpu in self._cpus
         ]
         if len(lines) == 1:
@@ -74,16 +86,17 @@ class InMachines:
     def __init__(self, machines: Machines, processes: int = 1, on_vshmem: bool = False) -> None:
         self._machines, self._processes, self._on_vshmem = machines, processes, on_vshmem
 
-    def said(self, program: Program, argv: Sequence[str]) -> str:
-        """What the processes printed."""
+    def said(self, program: Program, argv: Sequence[str], before: Sequence[str] = ()) -> str:
+        """What the processes printed. In one machine the words before hold for both together."""
         line = list(argv)
         if self._on_vshmem:
-            action = ["run", "-n", str(self._processes), "--", *line]
+            as_root = ["-u", "root"] if before else []
+            action = ["run", *as_root, "-n", str(self._processes), "--", *before, *line]
         else:
             if self._processes > 1:
                 line = ["sh", "-c", '"$@" & "$@" & wait', "sh", *line]
             # Some of what the kernel says of itself is root's.
-            action = ["exec", "-u", "root", self._machines.names[0], "--", *line]
+            action = ["exec", "-u", "root", self._machines.names[0], "--", *before, *line]
         what = f"{type(program).__name__} in machines"
         return self._machines.do(*action, what=what, within=PATIENCE + program.limit)
 
@@ -106,11 +119,29 @@ def runners(
         "a machine": lambda: InMachines(machines(1, 1)),
         "a machine, Vshmem": lambda: InMachines(machines(1, 1), on_vshmem=True),
         "native, scarce": lambda: Scarce(Native(pair[:1]), LIMITS["native"]),
-        "a machine, scarce": lambda: Scarce(_swapping(machines(1, 1)), LIMITS["a machine"]),
+        "a machine, scarce": lambda: Scarce(
+            InMachines(_swapping(machines(1, 1))), LIMITS["a machine"]
+        ),
         "one kernel": lambda: Native(pair),
         "two containers": lambda: Native(pair, enclosed(), container),
         "one machine": lambda: InMachines(machines(1, 2), 2),
         "two machines": lambda: InMachines(machines(2, 1), 2, on_vshmem=True),
+        # Two in one place have twice as much, together.
+        "one kernel, scarce": lambda: Scarce(Native(pair), 2 * LIMITS["native"]),
+        "two containers, scarce": lambda: Scarce(
+            Native(pair, enclosed(), container), LIMITS["native"]
+        ),
+        "one machine, scarce": lambda: Scarce(
+            InMachines(_swapping(machines(1, 2)), 2), 2 * LIMITS["a machine"]
+        ),
+        "two machines, scarce": lambda: Scarce(
+            InMachines(_swapping(machines(2, 1)), 2, on_vshmem=True), LIMITS["a machine"]
+        ),
+        KVM: lambda: InMachines(_by_kvm(machines, 1, 1, PLENTY)),
+        f"{KVM}, Vshmem": lambda: InMachines(_by_kvm(machines, 1, 1, PLENTY), on_vshmem=True),
+        f"{KVM}, scarce": lambda: InMachines(_little(machines, 1, 1, LITTLE)),
+        TOGETHER_IN_KVM[0]: lambda: InMachines(_little(machines, 1, 2, 2 * LITTLE), 2),
+        TOGETHER_IN_KVM[1]: lambda: InMachines(_little(machines, 2, 1, LITTLE), 2, on_vshmem=True),
     }
     find = functools.cache(lambda place: places[place]())
     tuning = {place: functools.cache(lambda place=place: Tuning(find(place))) for place in ALONE}
@@ -140,14 +171,30 @@ def runners(
             add(f"{name} {routine}", place, functools.partial(_level2, name, tuned, routine))
         add("OpenBLAS", f"{place}, scarce", functools.partial(_dgemm, _openblas))
         add("OpenBLAS", f"{place}, Vshmem", functools.partial(_dgemm, _openblas, ("-s",)))
-    for place in TOGETHER:
+    for place in (*TOGETHER, *SCARCE_TOGETHER, *TOGETHER_IN_KVM):
         add("OpenBLAS", place, functools.partial(_dgemm, _openblas, (), 2))
+    for place in IN_KVM:
+        options = ("-s",) if place.endswith("Vshmem") else ()
+        add("OpenBLAS", place, functools.partial(_dgemm, _openblas, options))
     return found
 
 
-def _swapping(machines: Machines) -> InMachines:
+def _swapping(machines: Machines) -> Machines:
     swap_in(machines)
-    return InMachines(machines)
+    return machines
+
+
+def _by_kvm(machines: Find, count: int, cpus: int, memory: int) -> Machines:
+    """Machines of KVM with so many MiB, as the papers' had."""
+    kvm.needed()
+    return machines(count, cpus, Kind("kvm", suffix=f"-{memory}M", memory=memory))
+
+
+def _little(machines: Find, count: int, cpus: int, memory: int) -> Machines:
+    """Machines of KVM with so many MiB, and a disk to swap to, whose memory comes on top."""
+    found = _by_kvm(machines, count, cpus, memory + LARGE_SWAP)
+    swap_in(found, LARGE_SWAP, whole=True)
+    return found
 
 
 def _openblas() -> Library:

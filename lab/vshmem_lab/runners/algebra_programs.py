@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from vshmem_lab import paths
 from vshmem_lab.model import Failed, Missing, Turn
 from vshmem_lab.process import run
+from vshmem_lab.report import kernels
 from vshmem_lab.runners.job import Figures, Place
 from vshmem_lab.tune import ROUTINES
 
@@ -28,6 +29,10 @@ OURS = ("naive", "untuned", "tuned")
 LIBRARIES = (*BLAS, *OURS)
 # One thread each: what a processor does is measured.
 ONE_THREAD = ("OPENBLAS_NUM_THREADS=1", "BLIS_NUM_THREADS=1")
+# What would choose OpenBLAS's kernel in its place.
+CHOOSING = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+ITS_CHOICE = tuple(word for name in CHOOSING for word in ("-u", name))
+KERNEL = re.compile(r"(?:^|\s)kernel (\w+)$", re.MULTILINE)
 # WHAT SIZE VALUE, with or without a machine's name before it.
 LINE = re.compile(r"(?:^|\s)([a-z0-9-]+) (\d+) ([\d.e+-]+)$")
 LIMIT = 600
@@ -85,8 +90,13 @@ class Dgemm:
         script = (
             f'i={key}; for n in {sizes}; do i=$((i + 1)); "$@" -k $i "$LIBRARY" $n || exit 1; done'
         )
-        variables = [*ONE_THREAD, f"LIBRARY={self._library(seconds)}"]
+        variables = [*ITS_CHOICE, *ONE_THREAD, f"LIBRARY={self._library(seconds)}"]
         return ["env", *variables, "sh", "-c", script, "sh", *program]
+
+    def note(self, said: str) -> str:
+        """Which of its kernels OpenBLAS took."""
+        found = dict.fromkeys(KERNEL.findall(said))
+        return kernels.NOTE.format(" and ".join(found)) if found else ""
 
     def figures(self, said: str) -> Figures:
         """The mean of what its processes measured."""
@@ -112,7 +122,7 @@ class Level2:
         sizes = " ".join(str(turn.size) for turn in turns)
         script = f'for n in {sizes}; do "$@" $n || exit 1; done'
         program = [str(paths.programs() / "level2"), self._routine, self._library(seconds)]
-        return ["env", *ONE_THREAD, "sh", "-c", script, "sh", *program]
+        return ["env", *ITS_CHOICE, *ONE_THREAD, "sh", "-c", script, "sh", *program]
 
     def figures(self, said: str) -> Figures:
         """A line each."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -43,12 +44,15 @@ class Job:
     def __init__(self, place: Place, program: Program) -> None:
         self._place, self._program = place, program
         self._kept: dict[tuple[str, int], deque[float]] = defaultdict(deque)
+        self._note = ""  # on the last job
 
     def measure(self, turns: Sequence[Turn], seconds: float) -> list[Reading]:
         """The turns of one contender, by a job unless an earlier one has measured them as well."""
         keys = [(turn.contender.words[0], turn.size) for turn in turns]
         if not all(self._kept[key] for key in keys):
             said = self._place.said(self._program, self._program.argv(turns, seconds))
+            note = getattr(self._program, "note", None)
+            self._note = note(said) if note else ""
             for key, value in self._program.figures(said).items():
                 self._kept[key].append(value)
         missing = [key for key in keys if not self._kept[key]]
@@ -57,4 +61,10 @@ class Job:
             if what in self._program.absent:
                 raise Missing(self._program.absent[what])
             raise Failed(f"The program did not measure {what} of size {size}.")
-        return [self._place.seated(Reading(self._kept[key].popleft())) for key in keys]
+        return [self._noted(self._kept[key].popleft()) for key in keys]
+
+    def _noted(self, value: float) -> Reading:
+        """The reading with where its processes sat, and what the program said of itself."""
+        found = self._place.seated(Reading(value))
+        parts = [part for part in (found.placement, self._note) if part]
+        return dataclasses.replace(found, placement=", ".join(parts))

@@ -54,11 +54,15 @@ def mpi_of(program: str) -> str:
 @functools.cache
 def compiled() -> str:
     """measure.c, compiled with the MPI that is installed."""
-    code = source("programs/measure.c")
     compiler = shutil.which("mpicc")
     if compiler is None:
         raise Missing("There is no MPI: mpicc is not installed (libopenmpi-dev, or libmpich-dev).")
-    program = paths.programs() / "mpi-measure"
+    return compile_with(compiler, paths.programs() / "mpi-measure")
+
+
+def compile_with(compiler: str, program: Path) -> str:
+    """measure.c, compiled with a compiler of an MPI."""
+    code = source("programs/measure.c")
     program.parent.mkdir(parents=True, exist_ok=True)
     argv = [compiler, "-O2", "-std=gnu11", "-o", str(program), str(code)]
     done = subprocess.run(argv, capture_output=True, text=True)
@@ -75,14 +79,24 @@ def shared(name: str, text: str) -> str:
     return str(path)
 
 
+# What measure.c prints: WHAT BYTES MEDIAN LOWEST HIGHEST UNIT
+LINE = re.compile(r"^(\w[\w-]*) +(\d+) +([\d.]+) +[\d.]+ +[\d.]+ +(us|MB/s)$", re.MULTILINE)
+NANOSECONDS = {"us": 1000.0, "MB/s": 1.0}
+
+
+def measured(said: str) -> Figures:
+    """A figure for each operation and size."""
+    return {
+        (what, int(size)): float(median) * NANOSECONDS[unit]
+        for what, size, median, unit in LINE.findall(said)
+    }
+
+
 class Measure:
     """Our own program: messages and collectives, by size."""
 
     limit = PATIENCE
     absent: Mapping[str, str] = {}
-    # WHAT BYTES MEDIAN LOWEST HIGHEST UNIT
-    LINE = re.compile(r"^(\w[\w-]*) +(\d+) +([\d.]+) +[\d.]+ +[\d.]+ +(us|MB/s)$", re.MULTILINE)
-    NANOSECONDS = {"us": 1000.0, "MB/s": 1.0}
 
     def __init__(self) -> None:
         self._program = compiled()
@@ -97,10 +111,7 @@ class Measure:
 
     def figures(self, said: str) -> Figures:
         """A line for each operation and size."""
-        return {
-            (what, int(size)): float(median) * self.NANOSECONDS[unit]
-            for what, size, median, unit in self.LINE.findall(said)
-        }
+        return measured(said)
 
 
 class Hpcc:

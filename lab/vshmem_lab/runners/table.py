@@ -14,6 +14,7 @@ from vshmem_lab.runners import (
     algebra,
     bigdata,
     channels,
+    cores,
     dwarfs,
     environments,
     machines,
@@ -91,6 +92,7 @@ class Runners:
             **dwarfs.runners(self.machines, pair, lambda: self._pool("vshmem"), self._enclosed),
             **vsuite.runners(self.machines, pair),
             **bigdata.runners(self.machines),
+            **cores.runners(lambda: self._pool("vshmem")),
             **algebra.runners(self.machines, pair, lambda: self._pool("vshmem"), self._enclosed),
         }
 

@@ -34,7 +34,9 @@ from vshmem_lab.suites.vsuite import (
 
 SOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 SLOW = "acpi_pm"
-LIMIT = 300
+LIMIT = 900
+MEMORY = 1024  # MiB of a machine, for inputs and what is made of them; and for each processor
+EACH = 512
 SCRIPTS = paths.LAB / "src" / "vsuite"
 PROFILE = re.compile(r"(?:^|\s)profile \d+ (.*)$", re.MULTILINE)
 
@@ -140,7 +142,7 @@ class ThreadsHere(Threads):
 
     def said(self, argv: list[str], count: int, within: float) -> str:
         """What the program printed."""
-        self._said = super().said(argv, count, within)
+        self._said = super().said(argv, count, within + LIMIT)
         return program_lines(self._said)
 
     def seated(self, readings: Sequence[Reading], count: int) -> list[Reading]:
@@ -158,7 +160,7 @@ class ThreadsInMachine(InMachines):
 
     def said(self, argv: list[str], count: int, within: float) -> str:
         """What the program printed."""
-        self._said = super().said(argv, count, within)
+        self._said = super().said(argv, count, within + LIMIT)
         return program_lines(self._said)
 
     def seated(self, readings: Sequence[Reading], count: int) -> list[Reading]:
@@ -283,10 +285,11 @@ class Places:
         return self._pair[:count] if count <= len(self._pair) else usable[:count]
 
     def _machines(self, remedies: frozenset[str], count: int) -> Machines:
+        memory = MEMORY + EACH * count
         if PAGES in remedies:
-            return self._find(1, count, None)
+            return self._find(1, count, Kind("auto", suffix="-v", memory=memory))
         before = (str(paths.programs() / "pages"), "small")
-        return self._find(1, count, Kind("auto", before, "-vs"))
+        return self._find(1, count, Kind("auto", before, "-vs", memory))
 
 
 def runners(machines: FindMachines, pair: tuple[int, int]) -> dict[str, Callable[[], Runner]]:
