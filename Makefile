@@ -37,24 +37,25 @@ INSTALL_DOCS := MANDIR='$(DESTDIR)$(MANDIR)' DATADIR='$(DESTDIR)$(DATADIR)' DOCD
 help: ## this list
 	@echo 'Vshmem $(VERSION): System V IPC across processes, containers and virtual machines'
 	@echo
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 	@echo
-	@echo 'Settings: PREFIX=/usr/local, DESTDIR=, QUICK=1 (bench), TARGETS="pool" (fuzz), SUITES="unit capi" (test), CHECKS="rust c" (lint)'
+	@echo 'Settings: PREFIX=/usr/local, DESTDIR=, QUICK=1 (bench), TARGETS="pool" (fuzz),'
+	@echo '          SUITES="unit capi" (test), CHECKS="rust c" (lint)'
 	@echo 'Packages: scripts/prepare.sh --check all; scripts/prepare.sh --install build'
 
-prepare: ## install what building needs (apt, as root or through sudo)
+prepare: ## install what building needs (apt, as root or by sudo)
 	@scripts/prepare.sh --install build
 
 build: ## the library and the command, release build
 	@scripts/prepare.sh --check build >/dev/null 2>&1 || scripts/prepare.sh --install build
 	@scripts/build.sh
 
-demo: ## two virtual machines, unmodified programs, a table and a plot
+demo: ## two machines, unmodified programs, a table and a plot
 	@scripts/prepare.sh --install build demo
 	@scripts/build.sh demo
 	@lab/vshmem-lab demo
 
-test: ## what every change needs (ten minutes); installs what it needs as demo does
+test: ## what every change needs (ten minutes)
 	@scripts/prepare.sh --install build
 	@scripts/prepare.sh --install $(or $(SUITES),$(shell scripts/test.sh --list-quick)) || echo 'Suites are skipped for what is missing.'
 	@$(MAKE) --no-print-directory build
@@ -66,30 +67,30 @@ test-all: ## lint and every test suite (three quarters of an hour)
 	@scripts/build.sh tests
 	@scripts/test.sh --all
 
-test-debian13: ## demo and test on a Debian 13 on which nothing is installed, in name spaces; SUITES chooses
+test-debian13: ## demo and test on a Debian 13 with nothing installed
 	@scripts/prepare.sh --install debian13
 	@tests/debian13/run.sh $(SUITES) || [ $$? -eq 77 ]
 
-soak: build ## kills, lies, wake-ups and a fuzzer for hours; scripts/soak.sh says how to choose
+soak: build ## kills, lies and a fuzzer for hours: scripts/soak.sh
 	@scripts/soak.sh
 
-fuzz: ## a fuzzer in the place of those who write into pools and talk to sockets; scripts/fuzz.sh says how to choose
+fuzz: ## hostile input to pools and sockets: scripts/fuzz.sh
 	@scripts/fuzz.sh $(TARGETS)
 
-sanitize: build ## AddressSanitizer, ThreadSanitizer and valgrind over the library and its rooms
+sanitize: build ## AddressSanitizer, ThreadSanitizer and valgrind
 	@SANITIZE='$(or $(SANITIZE),unit library valgrind thread)' scripts/sanitize.sh
 
-test-kvm: ## all tests of machines on KVM; where there is none, in an emulated machine that has it (slow; test-all has a part of it)
+test-kvm: ## all tests of machines on KVM, nested if need be (slow)
 	@scripts/prepare.sh --install build kvm
 	@$(MAKE) --no-print-directory build
 	@tests/kvm/run.sh $(CASES) || [ $$? -eq 77 ]
 
-test-devices: ## machines that have devices for themselves, in an emulated machine with an IOMMU, drives and a card (slow)
+test-devices: ## machines with devices of their own, nested (slow)
 	@scripts/prepare.sh --install build kvm
 	@$(MAKE) --no-print-directory build
 	@tests/devices/run.sh $(CASES) || [ $$? -eq 77 ]
 
-test-xen: ## all of the port to Xen: Xen and its domains inside QEMU (test-all has a part of it)
+test-xen: ## all of the port to Xen, inside QEMU
 	@tests/xen/run.sh && lab/check-xen.sh || [ $$? -eq 77 ]
 
 lint: ## layout, lint and licences of everything
@@ -98,24 +99,24 @@ lint: ## layout, lint and licences of everything
 site: ## the documentation as a web site, in target/site
 	@scripts/site.sh
 
-lab: build ## the lab's Python, by PyPI's packages (pinned) or Debian's; then `vshmem lab` runs from here
+lab: build ## what the lab needs; then `vshmem lab` runs from here
 	@scripts/prepare.sh --install lab || lab/vshmem-lab setup
 	@lab/vshmem-lab list
 	@echo 'For a command of it: PATH=$$PWD/lab:$$PATH vshmem lab --help, or lab/vshmem-lab --help'
 
-bench: build ## the suites sharing and rivals of the lab; QUICK=1 for seconds instead of half an hour
+bench: build ## the lab's suites sharing and rivals; QUICK=1: seconds
 	@scripts/prepare.sh --install lab
 	@lab/vshmem-lab run sharing rivals $(if $(QUICK),--miniature --environment native) $(BENCH)
 
-bench-xen: build ## the papers' micro-benchmarks between Xen domains, in QEMU, beside the papers' figures
+bench-xen: build ## the papers' benchmarks between Xen domains, in QEMU
 	@scripts/prepare.sh --install lab
 	@lab/vshmem-lab run xen --repetitions 5 --seconds 1 $(BENCH)
 
-deb: ## Debian packages of it and of the drivers, in target/deb
+deb: ## Debian packages of it and of the drivers: target/deb
 	@scripts/prepare.sh --check build deb >/dev/null 2>&1 || scripts/prepare.sh --install build deb
 	@scripts/deb.sh
 
-install: ## into DESTDIR PREFIX: command, lab, library, header, pkg-config, units, udev rule, man pages, completions
+install: ## into DESTDIR PREFIX: commands, library, man pages, ...
 	@# Not a dependency on build: root, who installs, may have no cargo.
 	@[ -x $(RELEASE)/vshmem ] && [ -x $(RELEASE)/vshmem-place ] && [ -x $(RELEASE)/vshmem-balance ] && [ -e $(RELEASE)/libvshmem.so ] && [ -e $(RELEASE)/libvshmem_ucx.so ] || $(MAKE) --no-print-directory build
 	install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(LIBDIR)/pkgconfig' '$(DESTDIR)$(INCDIR)'
@@ -150,7 +151,7 @@ install: ## into DESTDIR PREFIX: command, lab, library, header, pkg-config, unit
 	@echo '           machines wake each other by the driver: make -C kmod dkms-install'
 	@echo 'Removed:   by make uninstall, with the same PREFIX'
 
-uninstall: ## what install put there
+uninstall: ## remove what install put there
 	rm -f '$(DESTDIR)$(BINDIR)/vshmem' '$(DESTDIR)$(BINDIR)/vshmem-place' '$(DESTDIR)$(BINDIR)/vshmem-balance' '$(DESTDIR)$(INCDIR)/vshmem.h' '$(DESTDIR)$(LIBDIR)/pkgconfig/vshmem.pc'
 	rm -f '$(DESTDIR)$(LIBDIR)/libvshmem.so.$(VERSION)' '$(DESTDIR)$(LIBDIR)/$(SONAME)' '$(DESTDIR)$(LIBDIR)/libvshmem.so'
 	rm -f '$(DESTDIR)$(LIBDIR)/libvshmem-ucx.so.$(VERSION)' '$(DESTDIR)$(LIBDIR)/$(UCX_SONAME)'
@@ -160,5 +161,5 @@ uninstall: ## what install put there
 	rm -f '$(DESTDIR)$(UDEVDIR)/60-vshmem.rules' '$(DESTDIR)$(SYSUSERSDIR)/vshmem.conf' '$(DESTDIR)/etc/apparmor.d/vshmem'
 	$(INSTALL_DOCS) uninstall
 
-clean: ## what build, test, bench and demo made
+clean: ## remove what build, test, bench and demo made
 	rm -rf target

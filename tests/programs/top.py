@@ -79,7 +79,7 @@ def shows_and_obeys():
     raw = termios.tcgetattr(top.other)
     assert not raw[3] & termios.ECHO, "keys are not shown"
     segment = b"segment +(0x00000013 +)?[0-9]+ +1M"
-    top.hear("the pool", b"vshmem top.*waiting: [12].*KERNEL.*alive.*" + segment)
+    top.hear("the pool", b"vshmem top.*waiting [12].*KERNEL.*alive.*" + segment)
     top.type(b"t")
     top.hear("threads", b"WAITS FOR.*semaphore 3 to let -1 be added")
     top.type(b"ti")

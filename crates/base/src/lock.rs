@@ -47,8 +47,12 @@ pub fn lock_cluster(name: &str) -> Result<Lock> {
     try_lock_cluster(name)?.ok_or_else(|| busy(&format!("the cluster {name}")))
 }
 
-/// Waits for the lock of a cluster or machine, which another command may hold.
-pub fn wait_for_lock(name: &str, lock: impl FnMut() -> Result<Option<Lock>>) -> Result<Lock> {
+/// Waits for the lock of a cluster or machine, which another command may hold. One that is free is had after an
+/// interrupt, too, by who tidies up.
+pub fn wait_for_lock(name: &str, mut lock: impl FnMut() -> Result<Option<Lock>>) -> Result<Lock> {
+    if let Some(free) = lock()? {
+        return Ok(free);
+    }
     interrupt::wait_for(TIMEOUT, lock)?.ok_or_else(|| busy(name))
 }
 
@@ -109,6 +113,48 @@ pub fn remove_left_locks() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The calling thread has a signal that ends commands, until it is taken.
+    fn interrupted() -> impl FnOnce() {
+        let hang_up = || {
+            // SAFETY: sigemptyset initialises the set that the other calls read.
+            unsafe {
+                let mut set: libc::sigset_t = std::mem::zeroed();
+                libc::sigemptyset(&mut set);
+                libc::sigaddset(&mut set, libc::SIGHUP);
+                set
+            }
+        };
+        // SAFETY: the set is initialised; a blocked signal that this thread sends itself stays pending.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, &hang_up(), std::ptr::null_mut());
+            libc::raise(libc::SIGHUP);
+        }
+        move || {
+            let mut taken = 0;
+            // SAFETY: the set is initialised, and the signal is pending in this thread.
+            unsafe { libc::sigwait(&hang_up(), &mut taken) };
+            assert_eq!(taken, libc::SIGHUP);
+        }
+    }
+
+    #[test]
+    fn a_free_lock_is_had_after_an_interrupt() {
+        let path = std::env::temp_dir().join(format!("vshmem-free-lock-{}", std::process::id()));
+        let lock = || Ok(lock_file(&path, false)?.map(Lock));
+        let take = interrupted();
+        let free = wait_for_lock("it", lock);
+        let held = wait_for_lock("it", lock);
+        let asked = interrupt::check();
+        take();
+        assert!(asked.is_err(), "the user asks to stop");
+        assert!(free.is_ok(), "a free lock is had");
+        assert!(
+            held.is_err_and(|why| why.to_string().contains("interrupted")),
+            "a held one is not waited for"
+        );
+        let _ = fs::remove_file(&path);
+    }
 
     #[test]
     fn a_lock_is_exclusive() {

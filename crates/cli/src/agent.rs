@@ -2,7 +2,7 @@
 
 use crate::complete::values;
 use crate::json::print_document;
-use crate::output::print;
+use crate::output::{columns, print};
 use crate::table::Table;
 use clap::Args;
 use std::path::PathBuf;
@@ -119,6 +119,10 @@ pub fn agent(agent: &Agent) -> Result<u8> {
         || !agent.without.is_empty();
     if !agent.pool.is_empty() || !needs_no_start {
         ensure(&program)?;
+    }
+    let asks_nothing = !needs_no_start && agent.pool.is_empty() && agent.metrics.is_none();
+    if asks_nothing && columns().is_some() {
+        tell!("The agent runs, and goes on. What it serves: vshmem agent --status. Its end: vshmem agent --stop.");
     }
     for pool in &agent.pool {
         let serve = Request::Serve { pool: pool.clone(), vectors: agent.vectors };

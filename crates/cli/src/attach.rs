@@ -14,7 +14,7 @@ use vshmem_hypervisor::state::ports::Ports;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  vshmem attach db --qmp /run/db/qmp.sock          a machine that QEMU runs with -qmp unix:/run/db/qmp.sock,server=on,wait=off
+  vshmem attach db --qmp /run/db/qmp.sock          a machine of plain QEMU
   vshmem attach db --libvirt db --connect qemu:///system
   vshmem grant work db
   vshmem attach db --qmp /run/db/qmp.sock --print  the options that QEMU needs for it

@@ -7,7 +7,7 @@ use crate::output::print;
 use crate::size;
 use clap::Args;
 use std::time::{Duration, Instant};
-use vshmem_base::{error, interrupt, Result};
+use vshmem_base::{interrupt, Result};
 use vshmem_cluster::change::apply::{apply, changeable, changes, Permitted};
 use vshmem_cluster::change::plan::{described, Change};
 use vshmem_cluster::change::size::{grown, shrunk};
@@ -16,6 +16,7 @@ use vshmem_cluster::host::repair;
 use vshmem_cluster::images::Images;
 use vshmem_hypervisor::launcher::options::{ClusterOptions, PoolOptions, Progress};
 use vshmem_hypervisor::launcher::traits::Launcher;
+use vshmem_hypervisor::state::machine::no_cluster;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -67,8 +68,8 @@ Examples:
   vshmem repair --watch -c other
 
 A machine that has died comes back with its name, its address and the pools that it had, those that it was granted later
-among them. What its processes held is released. It is no error if none has died. To turn a machine that runs off and on:
-vshmem restart.
+among them. What its processes held is released. It is no error if none has died. vshmem restart
+turns a machine off and on that runs.
 
 With --watch the command goes on until the cluster has ended (vshmem down) or ctrl-C, and starts each machine again that
 dies. Those that die over and over are started less and less often, once a minute at the least.")]
@@ -195,7 +196,7 @@ fn resize(
 ) -> Result<u8> {
     interrupt::watch();
     let Some((record, old)) = changeable(cluster)? else {
-        return Err(error!("the cluster {cluster} does not run").hint("See vshmem ps."));
+        return Err(no_cluster(cluster));
     };
     let new = options(&old)?;
     let resized = |change: &Change| change.adds() || change.removes();

@@ -69,7 +69,7 @@ pub fn cp(cp: &Cp) -> Result<u8> {
         }
         (Place::Here(from), Place::Machine(machine, to)) => copy.send(from, machine, to, sources.len() > 1),
         _ => Err(error!("{source} and {last} are both on one side")
-            .hint("A machine's path is VM:PATH; one of the two is.")
+            .hint("A machine's path is VM:PATH: one of the two has to be such.")
             .code(2)),
     })
 }

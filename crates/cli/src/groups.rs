@@ -1,6 +1,7 @@
 //! The groups of commands, by subject, as `vshmem --help` shows them.
 
 use crate::commands::Cli;
+use crate::output::{terminal_columns, wrapped};
 use clap::{Command, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
 
@@ -33,20 +34,31 @@ const TEMPLATE: &str = "\
 pub fn parse(words: Vec<OsString>) -> Cli {
     let all = Cli::command();
     let text = text(&all);
-    let all = with_paragraphs(all.help_template(TEMPLATE).before_help(text.trim_end().to_owned()));
+    let columns = terminal_columns().min(WIDTH);
+    let all = with_paragraphs(all.help_template(TEMPLATE).before_help(text.trim_end().to_owned()), columns);
     let matches = all.max_term_width(WIDTH).get_matches_from(words);
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
 /// A command whose texts, and those of its subcommands, have no line breaks within paragraphs: they are
-/// wrapped to the terminal's width.
-fn with_paragraphs(command: Command) -> Command {
-    let text = command.get_after_help().map(|text| joined(&text.to_string()));
+/// wrapped to the terminal's width. Lines that are indented, such as examples, are wrapped here, for clap has what
+/// is said beside a command go on below the command.
+fn with_paragraphs(command: Command, columns: usize) -> Command {
+    let text = command.get_after_help().map(|text| beside(&joined(&text.to_string()), columns));
     let command = match text {
         Some(text) => command.after_help(text),
         None => command,
     };
-    command.mut_subcommands(with_paragraphs)
+    command.mut_subcommands(|command| with_paragraphs(command, columns))
+}
+
+/// The text with indented lines wrapped.
+fn beside(text: &str, columns: usize) -> String {
+    let line = |line: &str| match line.starts_with(' ') {
+        true => wrapped(line, columns),
+        false => line.into(),
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The text with each paragraph as one line. What is indented stays as it is, and what ends with a colon.
@@ -85,6 +97,13 @@ mod tests {
         let text = "Examples:\n  a\n  b\n\nOne\ntwo.\n\nExit codes:\n  0  good";
         assert_eq!(joined(text), "Examples:\n  a\n  b\n\nOne two.\n\nExit codes:\n  0  good");
         assert_eq!(joined(""), "");
+    }
+
+    #[test]
+    fn examples_go_on_beside_what_they_explain() {
+        let text = "A paragraph that is long\n  vshmem ps -l   all columns and more";
+        let shown = "A paragraph that is long\n  vshmem ps -l   all columns\n                 and more";
+        assert_eq!(beside(text, 28), shown);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use vshmem_hypervisor::state::record::{Machine, Record};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  vshmem inventory --list
+  vshmem inventory
   vshmem inventory --host vm0 -c other
   ansible -i examples/ansible/inventory all -m ping
 
@@ -27,8 +27,8 @@ ansible_user says otherwise, so that machines need no ssh server, no key and no 
 pub struct Inventory {
     #[command(flatten)]
     cluster: ClusterArg,
-    /// All machines
-    #[arg(long, conflicts_with = "host", required_unless_present = "host")]
+    /// All machines: the default, and what Ansible asks with
+    #[arg(long, conflicts_with = "host")]
     list: bool,
     /// One machine's variables
     #[arg(long, value_name = "VM", add = values::machines())]

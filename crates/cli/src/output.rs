@@ -5,8 +5,9 @@ use vshmem_base::{error, Result};
 
 /// Columns of a terminal that does not say.
 const COLUMNS: usize = 80;
-/// A head of this many columns at the most, such as a word in a list, has the text's further lines beside it.
-const MAX_HEAD: usize = 24;
+/// A head of this many columns at the most, such as a word in a list or a command in an example, has the text's
+/// further lines beside it, if that leaves them a third of the line.
+const MAX_HEAD: usize = 53;
 
 /// Tells the user something on standard error, as `eprintln!` does, in lines that fit a terminal.
 macro_rules! tell {
@@ -30,7 +31,15 @@ pub fn columns() -> Option<usize> {
 
 /// The columns of the terminal.
 pub fn terminal_columns() -> usize {
-    crossterm::terminal::size().map_or(COLUMNS, |(columns, _)| usize::from(columns).max(2))
+    columns_of(crossterm::terminal::size().map_or(0, |(columns, _)| columns))
+}
+
+/// The columns of a terminal that says so many. A serial line and some containers' terminals say none.
+fn columns_of(said: u16) -> usize {
+    match usize::from(said) {
+        0 => COLUMNS,
+        columns => columns.max(2),
+    }
 }
 
 /// Prints text of sentences, in lines that fit a terminal.
@@ -54,7 +63,7 @@ fn wrapped_line(line: &str, columns: usize) -> String {
         let spaces = line[indent + end..].len() - line[indent + end..].trim_start_matches(' ').len();
         indent + end + spaces
     });
-    let begin = head.filter(|begin| *begin <= MAX_HEAD && begin * 2 <= columns).unwrap_or(indent);
+    let begin = head.filter(|begin| *begin <= MAX_HEAD && begin * 3 <= columns * 2).unwrap_or(indent);
     let mut out = line[..begin].to_owned();
     let mut column = begin;
     for (place, word) in line[begin..].split(' ').enumerate() {
@@ -97,7 +106,12 @@ pub fn each(names: &[String], mut work: impl FnMut(&str) -> Result<()>) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use super::wrapped;
+    use super::{columns_of, wrapped};
+
+    #[test]
+    fn a_terminal_that_says_no_columns_has_eighty() {
+        assert_eq!([0, 1, 40].map(columns_of), [80, 2, 40]);
+    }
 
     #[test]
     fn lines_break_at_words() {
@@ -114,5 +128,7 @@ mod tests {
     fn what_stands_beside_a_head_stays_there() {
         let said = wrapped("    cost      so much time that it hurts", 30);
         assert_eq!(said, "    cost      so much time\n              that it hurts");
+        let said = wrapped("  vshmem ipcs -w     also kernels, processes and threads", 40);
+        assert_eq!(said, "  vshmem ipcs -w     also kernels,\n                     processes and\n                     threads");
     }
 }

@@ -30,7 +30,7 @@ Examples:
 Only the used parts of a pool take memory, unless it is reserved. A pool that VSHMEM_POOL names is made at first use if it
 does not exist.
 
-A path may be that of a device, such as a DAX device. The pool is then all of its memory, which must begin with zeros:
+A path may be that of a device, such as a DAX device. The pool is then all of its memory, which must begin with zeros;
 what else lies there is lost.
 
 Limits: shmmax, shmall (in pages), shmmni, semmsl, semmns, semopm, semmni, msgmax, msgmnb, msgmni; shmget(2), semget(2) and
@@ -109,7 +109,7 @@ pub fn pool(pool: Pool) -> Result<u8> {
             let (size, mode) = (size.unwrap_or(DEFAULT_POOL), mode.unwrap_or(0o600));
             create(&name, size, mode, &limit, Form { head: dax, align })?;
             if !size.is_power_of_two() {
-                tell!("vshmem: machines can't be granted this pool: its size is not a power of two.");
+                tell!("vshmem: the pool is made, but machines can't be granted it: its size is not a power of two.");
             }
             if mode & 0o077 != 0 && !name.contains('/') {
                 tell!(
@@ -147,8 +147,8 @@ fn show(pools: &[Listed], json: bool) -> Result<()> {
     }
     if pools.is_empty() {
         tell!(
-            "vshmem: there are no pools with a name; vshmem pool create NAME makes one. Pools that are given by path are \
-             not listed."
+            "You have no pools with a name. Make one with: vshmem pool create NAME. Those that are given by path are not \
+             listed."
         );
         return Ok(());
     }

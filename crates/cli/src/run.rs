@@ -52,11 +52,12 @@ pub struct Exec {
 #[derive(Args)]
 #[command(after_help = format!("\
 Examples:
-  vshmem shell vm0
+  vshmem shell vm0                         then vshmem run --local -- ./a.out
   vshmem shell -u root vm1
   vshmem shell -e SHELL=/bin/sh -C / vm0
 
-Runs your login shell ($SHELL), or /bin/sh if the machine does not have it, as vshmem exec -t does.
+Runs your login shell ($SHELL), or /bin/sh if the machine does not have it, as vshmem exec -t does. System V calls of what
+is typed there go to the machine's own kernel; those of programs that vshmem run --local starts there go to its pool.
 
 {EXIT_CODES}"))]
 pub struct Shell {

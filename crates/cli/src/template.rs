@@ -107,7 +107,7 @@ fn list(json: bool) -> Result<u8> {
     if json {
         print_document(All { templates: rows })?;
     } else if rows.is_empty() {
-        eprintln!("vshmem: there are no templates. The first vshmem up makes one, and vshmem template make.");
+        tell!("You have no templates. The first vshmem up makes one, and vshmem template make.");
     } else {
         print(&table(&rows))?;
     }

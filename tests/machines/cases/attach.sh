@@ -119,6 +119,7 @@ code "one that is off can be let go of" 0 vshmem detach "$plain"
 eventually "what its program held is undone" semaphore_is 0
 rm -rf "${clusters:?}/$plain" "$clusters/$plain.lock" "$XDG_RUNTIME_DIR/$plain"[.-]*
 vshmem down
+code "who is not attached is not detached" 1 vshmem detach nosuch
 nothing_left "nothing is left of it"
 clean_up
 export VSHMEM_CLUSTER=$cluster

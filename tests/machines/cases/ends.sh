@@ -100,6 +100,21 @@ interrupted_when "while it prepares" test -e "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CL
 interrupted_when "when the first machine has started" has_started vm0
 interrupted_when "while the machines boot" boots_for_a_moment
 
+code "a cluster comes up" 0 vshmem up
+env --default-signal=INT "$VSHMEM_BIN" grow >"$work/grown" 2>&1 &
+grow=$!
+eventually "a machine is added" has_started vm2
+kill -INT "$grow"
+code=0
+wait "$grow" || code=$?
+equal "vshmem grow ends when it is interrupted" 130 "$code"
+equal "which is all that it says of the end" "vshmem: interrupted; what was started has been stopped again" \
+    "$(tail -n 1 "$work/grown")"
+equal "the machine is no part of the cluster" "vm0 vm1" "$(vshmem ps --json |
+    field '*[machine["name"] for machine in told["clusters"][0]["machines"]]')"
+code "the cluster is stopped" 0 vshmem down
+nothing_left "nothing is left of it"
+
 "$VSHMEM_BIN" up >"$work/out" 2>&1 &
 up=$!
 eventually "a cluster is starting" has_started vm1

@@ -40,6 +40,9 @@ refused "this host does not have the memory" --memory 4T
 refused "this host has no bridge nosuch" --bridge nosuch
 printf '[[machines]]\nname = "a"\nimage = "%s/nosuch.qcow2"\n' "$work" >"$work/wrong.toml"
 refused "could not open $work/nosuch.qcow2" "$work/wrong.toml"
+printf '[[machines]]\ndevices = ["vf of ffff:ff:1f.7"]\n' >"$work/wrong.toml"
+code "a plan with a device that there isn't is refused" 1 vshmem up --dry-run "$work/wrong.toml"
+contains "which is the reason" "there is no PCI function ffff:ff:1f.7" "$(cat "$work/out")"
 code "and there is no cluster after a plan" 125 vshmem exec vm0 -- true
 contains "which is said" "there is no cluster" "$(cat "$work/out")"
 code "a host without the memory starts nothing" 125 vshmem up -n 2 --memory 900T

@@ -9,7 +9,7 @@ pub use daemon::Daemon;
 use crate::args::ClusterArg;
 use crate::complete::values;
 use crate::json::print_document;
-use crate::output::{print, print_wrapped};
+use crate::output::{columns, print, print_wrapped};
 use crate::table::Table;
 use clap::builder::PossibleValuesParser;
 use clap::Args;
@@ -124,10 +124,10 @@ pub struct Report<'a> {
 /// Examines, applies remedies, or undoes them.
 pub fn doctor(doctor: Doctor) -> Result<u8> {
     if doctor.list {
-        return print(&list()).map(|()| 0);
+        return print_wrapped(&list()).map(|()| 0);
     }
     if let Some(id) = &doctor.explain {
-        return print_wrapped(&by_id(id).map_or_else(page, explain)).map(|()| 0);
+        return print_wrapped(&by_id(id).map_or_else(page, |check| explain(check, columns()))).map(|()| 0);
     }
     if !doctor.vm.is_empty() {
         return in_machines(&doctor);
@@ -178,7 +178,8 @@ fn list() -> String {
     for check in CHECKS {
         table.row(&[&check.id, &check.class, &check.title]);
     }
-    table.layout()
+    // It is in what --explain says of each, too.
+    table.within(columns().unwrap_or(usize::MAX), &["REMEDY"]).layout()
 }
 
 fn describe(found: &[Finding]) -> String {

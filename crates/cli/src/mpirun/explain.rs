@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use crate::json::print_document;
-use crate::output::print;
+use crate::output::{columns, print, wrapped};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::Path;
@@ -77,7 +77,7 @@ pub fn explain(plan: &Plan, json: bool) -> Result<u8> {
     let explained = Explained::of(plan);
     match json {
         true => print_document(&explained)?,
-        false => print(&explained.text())?,
+        false => print(&explained.text(columns()))?,
     }
     Ok(0)
 }
@@ -112,14 +112,19 @@ impl Explained {
         }
     }
 
-    fn text(&self) -> String {
+    /// The plan as text, with reasons in lines of so many columns. The command stays one, to be copied.
+    fn text(&self, columns: Option<usize>) -> String {
         let mut out = String::new();
-        let mut row = |head: &str, text: &str| out += &format!("{head:<9}{text}\n");
-        row("mpi", &format!("{} {}", self.mpi, self.library.text()));
-        row("ucx", &self.ucx.text());
-        row("command", &self.command.join(" "));
+        let said = |text: &str| {
+            let text = format!("{:13}{text}", "");
+            columns.map_or(text.clone(), |columns| wrapped(&text, columns)) + "\n"
+        };
+        let row = |head: &str, text: &str| format!("{head:<9}{text}\n");
+        out += &row("mpi", &format!("{} {}", self.mpi, self.library.text()));
+        out += &row("ucx", &self.ucx.text());
+        out += &row("command", &self.command.join(" "));
         for (i, file) in self.preload.iter().enumerate() {
-            row(if i == 0 { "preload" } else { "" }, file);
+            out += &row(if i == 0 { "preload" } else { "" }, file);
         }
         for (i, host) in self.hosts.iter().enumerate() {
             let processors = host.processors.map_or("unknown".into(), |count| count.to_string());
@@ -128,14 +133,14 @@ impl Explained {
                 "{}: ranks {}, processors {processors}, pool {}{part}",
                 host.name, host.ranks, host.pool
             );
-            row(if i == 0 { "hosts" } else { "" }, &text);
+            out += &row(if i == 0 { "hosts" } else { "" }, &text);
         }
         for (i, it) in self.settings.iter().enumerate() {
             let own = if it.own { " (yours)" } else { "" };
-            row(if i == 0 { "set" } else { "" }, &format!("{}={}{own}", it.name, it.value));
-            row("", &format!("    {}", it.reason));
+            out += &row(if i == 0 { "set" } else { "" }, &format!("{}={}{own}", it.name, it.value));
+            out += &said(it.reason);
             if let Some(harm) = it.harm {
-                row("", &format!("    warning: {harm}"));
+                out += &said(&format!("warning: {harm}"));
             }
         }
         out

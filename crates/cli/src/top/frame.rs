@@ -138,13 +138,13 @@ fn headline(samples: &[Sample]) -> String {
     let waiting: usize = samples.iter().map(|sample| sample.waiters.len()).sum();
     let seconds = age(0) % 86400;
     format!(
-        "vshmem top  {:02}:{:02}:{:02} UTC  waiting: {waiting}, processes: {processes}, kernels: {}{}, pools: {}",
+        "vshmem top  {:02}:{:02}:{:02} UTC  waiting {waiting}, processes {processes}, pools {}, kernels {}{}",
         seconds / 3600,
         seconds / 60 % 60,
         seconds % 60,
+        samples.len(),
         members().count() - dead,
         if dead == 0 { String::new() } else { format!(" ({dead} dead)") },
-        samples.len(),
     )
 }
 
@@ -389,7 +389,7 @@ mod tests {
         let mut view = View::new(Sort::Rate);
         let lines = shown(&mut view);
         assert!(
-            lines[0].contains("waiting: 1, processes: 64, kernels: 63 (1 dead)")
+            lines[0].ends_with("waiting 1, processes 64, pools 1, kernels 63 (1 dead)")
                 && lines[1].ends_with("i id"),
             "{lines:?}"
         );

@@ -73,10 +73,10 @@ Policies:
   unpinned      the kernel's scheduler decides
   pinned        a core for each vCPU, in the order of cores
   range-pinned  any core of the socket with the most room
-  numa-first    a core for each vCPU, on as few memory nodes as can be, near to each other
+  numa-first    a core for each vCPU, on as few nodes as can be, near to each other
 
-What machines of your other clusters have of this host is left out for a file. The exit code is 1 if machines can't be
-placed as they must be.";
+What machines of your other clusters have of this host is left out for a file.
+The exit code is 1 if machines can't be placed as they must be.";
 
 /// Values of `--policy`.
 fn policies() -> impl TypedValueParser<Value = Policy> {

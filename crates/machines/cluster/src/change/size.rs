@@ -31,7 +31,11 @@ pub fn shrunk(options: &ClusterOptions, names: &[String], count: usize) -> Resul
     let mut shrunk = options.clone();
     for name in names {
         let place = shrunk.machines.iter().position(|machine| machine.name == *name);
-        let place = place.ok_or_else(|| error!("the cluster {} has no machine {name}", options.cluster))?;
+        let place = place.ok_or_else(|| {
+            let names: Vec<_> = options.machines.iter().map(|machine| machine.name.as_str()).collect();
+            error!("the cluster {} has no machine {name}", options.cluster)
+                .hint(format!("It has {}.", names.join(", ")))
+        })?;
         shrunk.machines.remove(place);
     }
     if names.is_empty() {

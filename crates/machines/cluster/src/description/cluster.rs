@@ -253,7 +253,7 @@ pub struct Pool {
         id = "pool_node",
         long = "pool-node",
         value_name = "NODE",
-        help = "The memory node of this host that the memory of the pool comes from that they share, or 'interleave'"
+        help = "The memory node of this host that their pool's memory comes from, or 'interleave'"
     )]
     pub node: Option<PoolNodes>,
     /// The machines that get it, by their names or that of their group; by default, all.

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vshmem_base::directories::{boot_id, cluster_directory, private_directory, runtime_path};
-use vshmem_base::error::{Error, Result};
+use vshmem_base::error::{error, Error, Result};
 use vshmem_base::interrupt;
 use vshmem_base::lock::{lock_at, wait_for_lock, DEVICES};
 use vshmem_devices::choose::{Assigned, Request};
@@ -117,6 +117,21 @@ pub fn claim(
 pub fn are_made(options: &ClusterOptions) -> bool {
     let mut wants = options.machines.iter().flat_map(|machine| &machine.devices);
     wants.any(|want| matches!(want.which, Which::VirtualOf(_)))
+}
+
+/// An error if a function is asked for by an address at which this host has none.
+///
+/// # Errors
+/// That.
+pub fn check_addresses(options: &ClusterOptions) -> Result<()> {
+    let survey = Survey::of(&Directory::live());
+    let mut wants = options.machines.iter().flat_map(|machine| &machine.devices);
+    wants.try_for_each(|want| match want.which {
+        Which::At(address) | Which::VirtualOf(address) if survey.find(address).is_none() => {
+            Err(error!("there is no PCI function {address}").code(1).hint("See vshmem devices."))
+        }
+        _ => Ok(()),
+    })
 }
 
 fn requests(record: &Record, indices: &[usize]) -> Result<Vec<Request>> {

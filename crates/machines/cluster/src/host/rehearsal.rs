@@ -34,13 +34,15 @@ fn find_fault(launcher: &dyn Launcher, options: &ClusterOptions, overcommit: boo
 }
 
 /// An error unless this host has what the machines are to have of it: devices, memory, pages, cores. Virtual
-/// functions are made when they are claimed, so whether they can be had is not asked.
+/// functions are made when they are claimed, so whether they can be had is not asked, but for the functions that
+/// are named.
 fn check_claims(
     launcher: &dyn Launcher,
     options: &ClusterOptions,
     record: &mut Record,
     overcommit: bool,
 ) -> Result<()> {
+    devices::check_addresses(options)?;
     let all: Vec<usize> = (0..record.machines.len()).collect();
     let mut is_placed = false;
     let mut claim = |record: &mut Record| {

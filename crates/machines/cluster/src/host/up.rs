@@ -103,7 +103,8 @@ pub(super) fn check_ended(record: &Record) -> Result<()> {
     let running = |machine| state(record, machine) != MachineState::Died;
     if record.machines.iter().any(running) {
         return Err(error!("the cluster {cluster} is already up").hint(format!(
-            "See vshmem ps. End it with: vshmem down -c {cluster}. Or choose another name with vshmem up --cluster."
+            "See vshmem ps. More machines: vshmem grow -c {cluster}. Its end: vshmem down -c {cluster}. Another one beside \
+             it: vshmem up --cluster NAME."
         )));
     }
     if record.is_left_to_restart() {

@@ -169,7 +169,8 @@ fn unpack_and_cache(
     for entry in fs::read_dir(work).explain(|| format!("reading {}", work.display()))?.flatten() {
         if entry.path().extension().is_some_and(|ending| ending == "deb") {
             let mut unpack = Command::new("dpkg-deb");
-            run(unpack.arg("-x").arg(entry.path()).arg(&tree), "unpacking the kernel")?;
+            unpack.arg("-x").arg(entry.path()).arg(&tree).current_dir(work);
+            run(&mut unpack, "unpacking the kernel")?;
         }
     }
     let image = fs::read_dir(tree.join("boot"))
@@ -219,13 +220,33 @@ fn run(command: &mut Command, what: &str) -> Result<()> {
     }
     let text = String::from_utf8_lossy(&out.stderr);
     let why = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
-    Err(error!("{what} failed: {why}")
-        .hint("Try again later, install a kernel by hand, or name one with --kernel."))
+    let cache = command.get_current_dir().and_then(Path::parent);
+    Err(error!("{what} failed: {why}").hint(what_helps(why, cache)))
+}
+
+/// What helps where a download or unpacking has failed for this reason; all of it is in the cache.
+fn what_helps(why: &str, cache: Option<&Path>) -> String {
+    match cache.filter(|_| why.contains("No space left")) {
+        Some(cache) => format!(
+            "Make room for a kernel in {}, or have XDG_CACHE_HOME name a directory elsewhere; or name a kernel with \
+             --kernel.",
+            cache.display()
+        ),
+        None => "Try again later, install a kernel by hand, or name one with --kernel.".into(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_disk_is_named_where_a_download_fails_for_it() {
+        let cache = Some(Path::new("/home/me/.cache/vshmem/kernels"));
+        let apt = "Error writing to file - write (28: No space left on device)";
+        assert!(what_helps(apt, cache).contains("room for a kernel in /home/me/.cache/vshmem/kernels"));
+        assert!(what_helps("Temporary failure resolving", cache).starts_with("Try again later"));
+    }
 
     #[test]
     fn a_version_is_read_from_the_image() {

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use vshmem_agent::guest::protocol::PORT;
 use vshmem_base::directories::{self, boot_id, cluster_names};
-use vshmem_base::error::{error, Error, Explain, Result};
+use vshmem_base::error::{error, Error, Result};
 use vshmem_base::interrupt;
 use vshmem_base::lock::busy;
 
@@ -62,7 +62,11 @@ pub fn attach(options: &AttachOptions) -> Result<AttachResult> {
 fn begin(options: &AttachOptions) -> Result<AttachResult> {
     let monitor = match &options.monitor {
         Monitor::Qmp(socket) => {
-            Monitor::Qmp(socket.canonicalize().explain(|| format!("could not find {}", socket.display()))?)
+            let found = socket.canonicalize().map_err(|e| {
+                error!("could not find the monitor's socket {}: {e}", socket.display())
+                    .hint("QEMU makes it at its start, by the options that vshmem attach --print lists.")
+            });
+            Monitor::Qmp(found?)
         }
         Monitor::Libvirt(domain) => {
             if !domain.runs()? {

@@ -84,6 +84,7 @@ pub fn lock(name: &str) -> Result<Option<Lock>> {
 /// The record of the attached machine of this name, and the machine's lock, which is waited for.
 pub fn locked(name: &str) -> Result<Option<(Attached, Lock)>> {
     if Attached::read(name)?.is_none() {
+        leave_nothing()?;
         return Ok(None);
     }
     let held = wait_for_lock(name, || lock(name))?;
@@ -94,11 +95,20 @@ pub fn locked(name: &str) -> Result<Option<(Attached, Lock)>> {
 /// All attached machines of this user, by name.
 pub fn list() -> Result<Vec<Attached>> {
     let names = names_in(&all()?).unwrap_or_default();
+    if names.is_empty() {
+        leave_nothing()?;
+    }
     let mut out = Vec::new();
     for name in names {
         out.extend(Attached::read(&name)?);
     }
     Ok(out)
+}
+
+/// Removes the user's directory if it is empty: looking leaves nothing behind.
+fn leave_nothing() -> Result<()> {
+    let _ = fs::remove_dir(runtime_directory()?);
+    Ok(())
 }
 
 /// Removes a lock's file, and the directories above if they are empty. The caller has the lock.

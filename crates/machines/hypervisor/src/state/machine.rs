@@ -91,9 +91,21 @@ pub fn index_of(record: &Record, name: &str) -> Result<usize> {
     let found = record.machines.iter().position(|m| m.name == name);
     found.ok_or_else(|| {
         let all: Vec<_> = record.machines.iter().map(|m| m.name.as_str()).collect();
+        let others = elsewhere(name).map_or(String::new(), |other| {
+            format!(" The cluster {other} has one of that name: choose it with --cluster {other}.")
+        });
         error!("the cluster {} has no machine {name}", record.name)
-            .hint(format!("It has {}.", all.join(", ")))
+            .hint(format!("It has {}.{others}", all.join(", ")))
     })
+}
+
+/// The first cluster with a machine of this name.
+fn elsewhere(name: &str) -> Option<String> {
+    let has = |cluster: &String| {
+        let record = Record::read(cluster).ok().flatten();
+        record.is_some_and(|record| record.machines.iter().any(|machine| machine.name == name))
+    };
+    cluster_names().unwrap_or_default().into_iter().find(has)
 }
 
 /// The error for a cluster that does not exist.

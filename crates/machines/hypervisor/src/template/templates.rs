@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use vshmem_base::error::{Error, Result};
-use vshmem_base::interrupt;
+use vshmem_base::{interrupt, size};
 
 /// Digits of a template's name that people are told.
 pub const SHORT: usize = 8;
@@ -100,7 +100,9 @@ fn find(
         // A new one takes its place.
         Err(why) => report(format!("{why}; it is made anew")),
     }
-    report("making a template: machines of this kind will not need to boot any more".into());
+    let (cores, memory) = (kind.cpus, size::show(kind.memory));
+    let cores = if cores == 1 { "1 core".into() } else { format!("{cores} cores") };
+    report(format!("making a template: machines with {cores} and {memory} will not need to boot any more"));
     let made = make();
     interrupt::check()?;
     let made = made.map_err(|why| why.to_string());

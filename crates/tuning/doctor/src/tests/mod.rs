@@ -453,5 +453,5 @@ fn the_page_is_what_the_table_says() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/doctor-checks.md");
     let written = std::fs::read_to_string(file).unwrap_or_default();
     assert!(written == crate::page(), "write docs/doctor-checks.md anew: vshmem doctor --explain all");
-    assert!(crate::explain(&crate::CHECKS[0]).starts_with("emulation: "));
+    assert!(crate::explain(&crate::CHECKS[0], Some(40)).starts_with("emulation: "));
 }
