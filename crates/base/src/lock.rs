@@ -47,8 +47,8 @@ pub fn lock_cluster(name: &str) -> Result<Lock> {
     try_lock_cluster(name)?.ok_or_else(|| busy(&format!("the cluster {name}")))
 }
 
-/// Waits for the lock of a cluster or machine, which another command may hold. One that is free is had after an
-/// interrupt, too, by who tidies up.
+/// Waits for the lock of a cluster or machine, which another command may hold. After an interrupt, who tidies
+/// up still gets one that is free.
 pub fn wait_for_lock(name: &str, mut lock: impl FnMut() -> Result<Option<Lock>>) -> Result<Lock> {
     if let Some(free) = lock()? {
         return Ok(free);

@@ -41,8 +41,8 @@ pub fn parse(words: Vec<OsString>) -> Cli {
 }
 
 /// A command whose texts, and those of its subcommands, have no line breaks within paragraphs: they are
-/// wrapped to the terminal's width. Lines that are indented, such as examples, are wrapped here, for clap has what
-/// is said beside a command go on below the command.
+/// wrapped to the terminal's width. Lines that are indented, such as examples, are wrapped here: clap would
+/// have what is said beside a command go on below the command.
 fn with_paragraphs(command: Command, columns: usize) -> Command {
     let text = command.get_after_help().map(|text| beside(&joined(&text.to_string()), columns));
     let command = match text {

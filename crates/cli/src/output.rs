@@ -5,8 +5,8 @@ use vshmem_base::{error, Result};
 
 /// Columns of a terminal that does not say.
 const COLUMNS: usize = 80;
-/// A head of this many columns at the most, such as a word in a list or a command in an example, has the text's
-/// further lines beside it, if that leaves them a third of the line.
+/// A head of this many columns at the most, such as a word in a list or a command in an example, has the
+/// text's further lines beside it, if that leaves them a third of the line.
 const MAX_HEAD: usize = 53;
 
 /// Tells the user something on standard error, as `eprintln!` does, in lines that fit a terminal.

@@ -6,7 +6,8 @@ use crate::checks::CHECKS;
 /// The width of a page.
 const WIDTH: usize = 100;
 
-/// The documentation of a check; what it is about is in lines of a page, or of so many columns if that is less.
+/// The documentation of a check; what it is about is in lines of a page, or of so many columns if that is
+/// less.
 pub fn explain(check: &Check, columns: Option<usize>) -> String {
     let Check { id, title, about, by_hand, remedy, class, risk, source, causes, .. } = check;
     let mut out = format!("{id}: {title}.\n\n{}\n\n", wrap(about, columns.unwrap_or(WIDTH)));

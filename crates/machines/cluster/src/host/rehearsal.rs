@@ -34,8 +34,8 @@ fn find_fault(launcher: &dyn Launcher, options: &ClusterOptions, overcommit: boo
 }
 
 /// An error unless this host has what the machines are to have of it: devices, memory, pages, cores. Virtual
-/// functions are made when they are claimed, so whether they can be had is not asked, but for the functions that
-/// are named.
+/// functions are made when they are claimed, so whether they can be had is asked only of those that are
+/// named.
 fn check_claims(
     launcher: &dyn Launcher,
     options: &ClusterOptions,
