@@ -135,6 +135,23 @@ def test_a_script_measures_by_itself_and_its_file_is_a_run(
     assert not [why for why in quiet.refusals(run.about) if "not watched" in why]
 
 
+def test_a_script_that_is_interrupted_keeps_what_is_done(
+    script: Path, tmp_path: Path, monkeypatch
+) -> None:
+    file = tmp_path / "cut.txt"
+    argv = ["sh", str(script), "4.5", str(file)]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
+        assert "1 repetitions" in process.stderr.readline()
+        process.terminate()
+        process.stderr.read()
+    assert process.returncode == 130
+    assert not list(Path("/dev/shm").glob(f"vshmem-lab-{process.pid}-*"))
+    monkeypatch.setattr(paths, "runs", lambda: tmp_path / "runs")
+    run = analysis.load(carried.unpack(file))
+    assert [table.case for table in run.tables] == list(NAMES)
+    assert any("not complete" in why for why in quiet.refusals(run.about))
+
+
 REQUIRED = ("dpkg-query", "-W", "-f", "${Package} ${Priority} ${db:Status-Status}\\n")
 
 
