@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from vshmem_lab import analysis, builds, carry, cli, paths, quiet
+from vshmem_lab import analysis, builds, carried, carry, cli, paths, quiet
 from vshmem_lab.choice import Choice, selected
 from vshmem_lab.model import Case, Failed, Turn
 from vshmem_lab.runners import cores
@@ -106,7 +107,7 @@ def script(tmp_path_factory) -> Path:
     return carry.pack(tmp_path_factory.mktemp("carry") / "it.sh", cases, 0.02)
 
 
-def carried(argv: list[str]) -> None:
+def run_to_its_end(argv: list[str]) -> None:
     """Runs the script once, to its end."""
     done = subprocess.run([*argv, "1"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -116,7 +117,7 @@ def test_a_script_measures_by_itself_and_its_file_is_a_run(
     script: Path, tmp_path: Path, monkeypatch
 ) -> None:
     file = tmp_path / "results.txt"
-    carried(["sh", str(script), "4.5", str(file)])
+    run_to_its_end(["sh", str(script), "4.5", str(file)])
     monkeypatch.setattr(paths, "runs", lambda: tmp_path / "runs")
     folder = cli.folder_of(str(file))
     assert folder == cli.folder_of(str(file)) == tmp_path / "runs" / "results"
@@ -132,6 +133,23 @@ def test_a_script_measures_by_itself_and_its_file_is_a_run(
     assert not list(Path("/dev/shm").glob("vshmem-lab-*-cores"))
     # Its own programs are no strangers: they take a processor or two, and are not told.
     assert not [why for why in quiet.refusals(run.about) if "not watched" in why]
+
+
+def test_a_script_that_is_interrupted_keeps_what_is_done(
+    script: Path, tmp_path: Path, monkeypatch
+) -> None:
+    file = tmp_path / "cut.txt"
+    argv = ["sh", str(script), "4.5", str(file)]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
+        assert "1 repetitions" in process.stderr.readline()
+        process.terminate()
+        process.stderr.read()
+    assert process.returncode == 130
+    assert not list(Path("/dev/shm").glob(f"vshmem-lab-{process.pid}-*"))
+    monkeypatch.setattr(paths, "runs", lambda: tmp_path / "runs")
+    run = analysis.load(carried.unpack(file))
+    assert [table.case for table in run.tables] == list(NAMES)
+    assert any("not complete" in why for why in quiet.refusals(run.about))
 
 
 REQUIRED = ("dpkg-query", "-W", "-f", "${Package} ${Priority} ${db:Status-Status}\\n")
@@ -193,11 +211,11 @@ def test_a_script_needs_no_more_than_a_minimal_debian(
     for name in ("python3", "cc", "mpiexec", "perl5"):
         assert not (debian / "usr" / "bin" / name).exists()
     inside = ["unshare", "--mount", "sh", "-c", MOUNTS, "sh", str(debian)]
-    carried([*inside, "sh", "/tmp/it.sh", "4.5", "/tmp/results.txt"])
+    run_to_its_end([*inside, "sh", "/tmp/it.sh", "4.5", "/tmp/results.txt"])
     monkeypatch.setattr(paths, "runs", lambda: tmp_path)
-    run = analysis.load(carry.unpack(debian / "tmp" / "results.txt"))
+    run = analysis.load(carried.unpack(debian / "tmp" / "results.txt"))
     failed = {line.error for table in run.tables for line in table.lines if line.summary is None}
-    assert failed <= ({carry.NO_MPI} if not HAS_MPICH else set())
+    assert failed <= ({carried.NO_MPI} if not HAS_MPICH else set())
 
 
 FACTS = "date processor processors kernel flags user nice load".split()
@@ -209,7 +227,7 @@ def results(script_cases: list[Case], turns: str) -> str:
     about = {"commit": "0123456789", "seconds": 0.1, "versions": {}}
     about |= {"cases": analysis.describe(script_cases), "jobs": [vars(job) for job in able]}
     facts = dict.fromkeys(FACTS, "4") | {"load": "0.1", "kernel": "Linux 6"}
-    lines = [carry.MARK, f"@about {carry.json.dumps(about)}"]
+    lines = [carried.MARK, f"@about {json.dumps(about)}"]
     lines += [f"@fact {name} {value}" for name, value in facts.items()]
     return "\n".join([*lines, turns, "@beside 10 150 100", "@fact after 0.2", "@complete", ""])
 
@@ -220,7 +238,7 @@ def test_a_repetition_that_was_cut_off_does_not_count(tmp_path: Path, monkeypatc
     turns = [turn.format(job, r, r, r, 100 + 10 * job) for r in (0, 1) for job in (0, 1)]
     file = tmp_path / "cores-1.txt"
     file.write_text(results(some("mutex"), "\n".join(turns[:3])))
-    run = analysis.load(carry.unpack(file))
+    run = analysis.load(carried.unpack(file))
     ((kernel, ours),) = [table.lines for table in run.tables]
     assert (kernel.summary.count, ours.summary.count) == (1, 1)
     assert (kernel.summary.median, ours.summary.median) == (100, 110)
@@ -234,7 +252,7 @@ def test_a_wrong_answer_and_a_failure_are_told(tmp_path: Path, monkeypatch) -> N
     said += "\n".join(f"@turn {job} 0 {job} 3.5 0\nreduction 1000 200 10" for job in (2, 3, 4))
     file = tmp_path / "cores-2.txt"
     file.write_text(results(some("1,000 times reduction"), said))
-    (table,) = analysis.load(carry.unpack(file)).tables
+    (table,) = analysis.load(carried.unpack(file)).tables
     assert "reduction of 1000 is wrong: 11 instead of 10" in table.lines[0].error
     assert "failed with status 124: hung" in table.lines[1].error
     assert [line.summary.median for line in table.lines[2:]] == [200] * 3
@@ -242,10 +260,10 @@ def test_a_wrong_answer_and_a_failure_are_told(tmp_path: Path, monkeypatch) -> N
 
 def test_a_file_that_is_no_result_is_refused(tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
-    empty.write_text(f"{carry.MARK}\n")
-    assert carry.is_results(empty)
+    empty.write_text(f"{carried.MARK}\n")
+    assert carried.is_results(empty)
     with pytest.raises(Failed, match="no facts"):
-        carry.read(empty)
+        carried.read(empty)
     empty.write_text(results(some("mutex"), ""))
     with pytest.raises(Failed, match="no turn"):
-        carry.read(empty)
+        carried.read(empty)

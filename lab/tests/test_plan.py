@@ -177,6 +177,14 @@ def test_a_run_of_the_papers_goes_on_after_an_interrupt(monkeypatch) -> None:
     assert folder.with_name(folder.name + archive.SUFFIX).is_file()
 
 
+@pytest.mark.usefixtures("one_case")
+def test_a_run_of_another_machine_goes_on_there(monkeypatch) -> None:
+    _, folder = running.new(PLAN, None)
+    monkeypatch.setattr(running.system, "processor", lambda: "another one, 16 usable")
+    with pytest.raises(Failed, match="measured on another machine"):
+        running.resume(folder)
+
+
 def test_what_was_sent_in_is_kept_as_any_run(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(paths, "runs", lambda: tmp_path / "runs")
     kept = Store.create(tmp_path / "there" / "far", about([case()]))

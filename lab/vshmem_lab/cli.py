@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from vshmem_lab import analysis, archive, carry, paths, running, topology
+from vshmem_lab import analysis, archive, carried, carry, paths, running, topology
 from vshmem_lab.beside.run import beside
 from vshmem_lab.choice import Choice
 from vshmem_lab.comparison import compare
@@ -104,11 +104,11 @@ def parser() -> argparse.ArgumentParser:
     kept.add_argument("run", metavar="RUN")
     kept.add_argument("name", metavar="NAME", help="as DATE-SUITE")
     commands.add_parser("docs", help="make the documentation's tables from kept results")
-    carried = commands.add_parser(
+    carry_command = commands.add_parser(
         "carry",
         help="the suite cores as one script, for a larger machine that has nothing installed",
     )
-    carried.add_argument("file", type=Path, metavar="FILE", help="the script")
+    carry_command.add_argument("file", type=Path, metavar="FILE", help="the script")
     asked = commands.add_parser("features", help="what the hypervisors here say that they can do")
     asked.add_argument("--boot-xen", action="store_true", help="ask Xen, too, in QEMU; a minute")
     others = commands.add_parser("beside", help="what other tools see of what doctor is shown")
@@ -122,7 +122,7 @@ def folder_of(name: str) -> Path:
     known = paths.runs() / name
     folder = known if known.is_dir() else Path(name)
     if folder.is_file():
-        return carry.unpack(folder) if carry.is_results(folder) else archive.unpack(folder)
+        return carried.unpack(folder) if carried.is_results(folder) else archive.unpack(folder)
     if not folder.is_dir():
         raise Failed(f"There is no run {name}. `vshmem lab list` shows them.")
     return folder

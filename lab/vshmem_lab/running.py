@@ -94,6 +94,9 @@ def resume(folder: Path | None) -> int:
     if about["machine"]["commit"] != system.commit():
         was = about["machine"]["commit"]
         raise Failed(f"{folder.name} measures the commit {was}, and this one is {system.commit()}.")
+    if about["machine"]["processor"] != system.processor():
+        was = about["machine"]["processor"]
+        raise Failed(f"{folder.name} was measured on another machine ({was}), and goes on there.")
     choice = Choice.of(about["choice"])
     one, other = about["processors"]
     plan = Plan(choice, about["repetitions"], about["seconds"], (one, other), about.get("minutes"))

@@ -38,6 +38,7 @@ LIMIT = 4 * 3600  # an emulated machine counts a MiB in minutes
 KEEP = 20  # lines of what a part of Spark said
 WORDS = 1000
 LINE, AT_A_TIME = 10, 1_000_000
+BYTES = 7.85  # of a word with what follows it, of which the mean is 7.89
 EXECUTORS = re.compile(r"(?:^|\s)spark (\d+)$", re.MULTILINE)
 JAVA = Path("/etc/java-17-openjdk")  # Debian's JVM has its settings there
 
@@ -55,9 +56,9 @@ def packages() -> Path:
 
 @functools.cache
 def text(size: int, root: Path) -> tuple[Path, int]:
-    """A folder with so many KiB of words, a file for each machine; what their count answers."""
+    """A folder with so many KiB of words or a few more, a file for each machine; their count."""
     folder = root / f"text-{size}"
-    count = size * 1024 // 8
+    count = int(size * 1024 / BYTES) + 1
     share = -(-count // MACHINES)
     total = np.zeros(WORDS, np.int64)
     folder.mkdir(parents=True, exist_ok=True)
