@@ -124,8 +124,12 @@ pub fn restart(restart: &Restart) -> Result<u8> {
     };
     let timeout = Duration::from_secs(restart.timeout);
     let cluster = &restart.cluster.cluster;
-    restart::restart(cluster, &restart.machines, timeout, &mut tell)?;
-    Ok(0)
+    let done = restart::restart(cluster, &restart.machines, timeout, &mut tell);
+    // Machines that ran were turned off for it.
+    done.map(|()| 0).map_err(|error| match interrupt::signal() {
+        Some(_) => error.hint(format!("Start those that are off now with: vshmem restart -c {cluster}")),
+        None => error,
+    })
 }
 
 /// Lists machines.

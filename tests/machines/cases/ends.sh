@@ -112,6 +112,16 @@ equal "which is all that it says of the end" "vshmem: interrupted; what was star
     "$(tail -n 1 "$work/grown")"
 equal "the machine is no part of the cluster" "vm0 vm1" "$(vshmem ps --json |
     field '*[machine["name"] for machine in told["clusters"][0]["machines"]]')"
+before=$(pid_of vm1)
+env --default-signal=INT "$VSHMEM_BIN" restart vm1 >"$work/restarted" 2>&1 &
+restart=$!
+eventually "a machine is turned off" sh -c "! kill -0 $before"
+kill -INT "$restart"
+code=0
+wait "$restart" || code=$?
+equal "vshmem restart ends when it is interrupted" 130 "$code"
+contains "and says how to go on" "vshmem restart -c $VSHMEM_CLUSTER" "$(cat "$work/restarted")"
+code "which works" 0 vshmem restart
 code "the cluster is stopped" 0 vshmem down
 nothing_left "nothing is left of it"
 

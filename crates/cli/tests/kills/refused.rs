@@ -48,6 +48,13 @@ pub fn a_name_that_is_taken(scene: &Scene) {
     let said = scene.fails(&["up", "-n", "1"], 125);
     assert!(said.contains("is already up") && said.contains("--cluster"), "{said}");
     assert_eq!(scene.machines(), before);
+    // A machine that only another cluster has is asked for there.
+    let other = format!("{}b", scene.cluster());
+    scene.works(&["up", &scene.describe("[[machines]]\nname = \"away\"\n"), "-c", &other], "beside it");
+    let said = scene.fails(&["logs", "away"], 125);
+    let hint = format!("The cluster {other} has one of that name: choose it with --cluster {other}.");
+    assert!(said.contains("has no machine away") && said.contains(&hint), "{said}");
+    scene.works(&["down", "-c", &other], "the other one");
     scene.works(&["down"], "in the end");
     scene.nothing_is_left("in the end");
 }
