@@ -1,5 +1,5 @@
-//! The command `vshmem root`: the process that gives machines the host's files as a disk. It is not for
-//! users: whatever starts machines starts it.
+//! The command `vshmem root`: the processes that give machines the host's files as a disk. It is not for
+//! users: whatever starts machines starts them.
 
 use crate::output;
 use clap::{Args, Subcommand};
@@ -7,23 +7,20 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
 use vshmem_base::error::{error, Result};
-use vshmem_root::process::{run, Options, Socket};
+use vshmem_root::process::{run, walk_only, Options, Ready, Socket, Source, Walk};
 use vshmem_root::{Part, View};
 
 #[derive(Subcommand)]
 pub enum Root {
+    /// Look at the host's files, and keep what they are for a server
+    Walk(Walked),
     /// Serve the host's files to machines by NBD, read-only, as an EROFS file system
     Serve(Serve),
 }
 
+/// What is walked.
 #[derive(Args)]
-pub struct Serve {
-    /// Listen at this path
-    #[arg(long, value_name = "PATH", required_unless_present = "listener")]
-    socket: Option<PathBuf>,
-    /// Take connections of this socket, which listens already
-    #[arg(long, value_name = "DESCRIPTOR", conflicts_with = "socket")]
-    listener: Option<RawFd>,
+pub struct Walked {
     /// Show what this user can read of a file or directory, at a path of the tree
     #[arg(long, num_args = 2, value_names = ["PATH", "AT"])]
     tree: Vec<PathBuf>,
@@ -42,39 +39,66 @@ pub struct Serve {
     /// Become this user before anything is read
     #[arg(long, value_name = "UID")]
     user: Option<u32>,
+}
+
+#[derive(Args)]
+pub struct Serve {
+    /// Listen at this path
+    #[arg(long, value_name = "PATH", required_unless_present = "listener")]
+    socket: Option<PathBuf>,
+    /// Take connections of this socket, which listens already
+    #[arg(long, value_name = "DESCRIPTOR", conflicts_with = "socket")]
+    listener: Option<RawFd>,
+    /// Serve the tree in this open file, and walk nothing
+    #[arg(long, value_name = "DESCRIPTOR", conflicts_with_all = ["kept", "earlier", "user"])]
+    walked: Option<RawFd>,
     /// End when no machine was connected for so many seconds
     #[arg(long, value_name = "SECONDS")]
     linger: Option<u64>,
+    #[command(flatten)]
+    walk: Walked,
 }
 
-/// Serves a tree. It says on its output once it does: the export's name, its bytes, how many inodes it has,
-/// and how many of them were known.
+/// Walks or serves a tree. It says on its output once that is done, or begins: the export's name, its bytes,
+/// how many inodes it has, and how many of them were known.
 pub fn root(root: Root) -> Result<u8> {
-    let Root::Serve(serve) = root;
+    let tell = |ready: &Ready| {
+        output::print(&format!("{} {} {} {}\n", ready.id, ready.length, ready.inodes, ready.known))
+    };
+    let log = Box::new(|line: &str| eprintln!("vshmem: {line}"));
+    let serve = match root {
+        Root::Walk(walk) => return walk_only(walk.into(), &(log as _)).and_then(|it| tell(&it)).map(|()| 0),
+        Root::Serve(serve) => serve,
+    };
     let socket = match (serve.socket, serve.listener) {
         (Some(path), _) => Socket::Path(path),
-        (None, Some(number)) if number > 2 => {
-            // SAFETY: whoever started this process has opened it for this, and nothing else here uses it.
-            Socket::Open(unsafe { OwnedFd::from_raw_fd(number) })
-        }
-        _ => return Err(error!("--listener takes the number of an open descriptor above 2").code(2)),
+        (None, listener) => Socket::Open(opened(listener, "--listener")?),
     };
-    let trees = parts(&serve.tree, View::Readable);
-    let public = parts(&serve.public, View::Public);
-    let parts = trees.chain(public).chain(serve.hide.into_iter().map(Part::Hidden)).collect();
-    let options = Options {
-        socket,
-        parts,
-        kept: serve.kept,
-        earlier: serve.earlier,
-        user: serve.user,
-        linger: serve.linger.map(Duration::from_secs),
-        log: Box::new(|line| eprintln!("vshmem: {line}")),
+    let source = match serve.walked {
+        None => Source::Walk(serve.walk.into()),
+        walked => Source::Walked(opened(walked, "--walked")?),
     };
-    run(options, &mut |ready| {
-        output::print(&format!("{} {} {} {}\n", ready.id, ready.length, ready.inodes, ready.known))
-    })?;
+    run(Options { socket, source, linger: serve.linger.map(Duration::from_secs), log }, &mut |it| tell(it))?;
     Ok(0)
+}
+
+/// A descriptor that whoever started this process has opened for it.
+fn opened(number: Option<RawFd>, option: &str) -> Result<OwnedFd> {
+    match number.filter(|number| *number > 2) {
+        // SAFETY: it was opened for this, and nothing else here uses it.
+        Some(number) => Ok(unsafe { OwnedFd::from_raw_fd(number) }),
+        None => Err(error!("{option} takes the number of an open descriptor above 2").code(2)),
+    }
+}
+
+impl From<Walked> for Walk {
+    fn from(walked: Walked) -> Walk {
+        let trees = parts(&walked.tree, View::Readable);
+        let public = parts(&walked.public, View::Public);
+        let hidden = walked.hide.into_iter().map(Part::Hidden);
+        let parts = trees.chain(public).chain(hidden).collect();
+        Walk { parts, kept: walked.kept, earlier: walked.earlier, user: walked.user }
+    }
 }
 
 fn parts(pairs: &[PathBuf], view: View) -> impl Iterator<Item = Part> + '_ {

@@ -35,7 +35,7 @@ impl Scene {
         symlink(std::env::current_exe().unwrap(), home.join("bin").join(qemu::NAME)).unwrap();
         fs::write(home.join("kernel/vmlinuz"), kernel()).unwrap();
         let modules = include_str!("../../../../images/modules.txt").lines();
-        let names = modules.filter_map(|line| line.trim_start_matches('?').split_whitespace().next());
+        let names = modules.filter_map(|line| line.trim_start_matches(['?', '+']).split_whitespace().next());
         let built_in: String = names.map(|name| format!("kernel/{name}.ko\n")).collect();
         fs::write(home.join("kernel/modules.builtin"), built_in).unwrap();
         Scene { home }

@@ -9,7 +9,7 @@ use super::hypervisor::table;
 use super::names::write_hosts;
 use super::skeleton::{make_directory, skeleton};
 use super::supervised::Supervised;
-use super::{exported, sys, template, uplink};
+use super::{disk, exported, sys, template, uplink};
 use crate::settings::{hosts_file, Settings, DRIVER, PROBE_MARK};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -145,29 +145,38 @@ fn build_root(settings: &Settings) -> Result<(PathBuf, Vec<Layer>)> {
         let (root, layers) = exported::build_root(settings, parts, transport)?;
         return Ok((with_own_mounts(root)?, layers));
     }
-    let (lower, memory, root) = (Path::new("/lower"), Path::new("/memory"), PathBuf::from("/root"));
+    let (lower, disk) = (Path::new("/lower"), Path::new("/disk"));
+    let (memory, root) = (Path::new("/memory"), PathBuf::from("/root"));
     for directory in [lower, memory, &root] {
         make_directory(directory)?;
     }
     mount_9p(ROOT_TAG, lower, MountFlags::RDONLY, (transport, "loose"))
         .explain(|| "could not mount the host's file tree".into())?;
+    let mut lowers = vec![lower];
+    if settings.root_disk {
+        // Directories that both have are the disk's; what is shared is not on it.
+        make_directory(disk)?;
+        disk::mount(disk)?;
+        lowers.insert(0, disk);
+    }
     sys::mount("memory", memory, "tmpfs", MountFlags::empty(), "mode=0755")
         .explain(|| "could not mount the private layer".into())?;
     let upper = memory.join("upper");
     make_directory(&memory.join("work"))?;
     skeleton(&upper).explain(|| "could not make the machine's own directories".into())?;
-    let options = "lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work";
+    let joined = lowers.iter().map(|it| it.to_string_lossy()).collect::<Vec<_>>().join(":");
+    let options = format!("lowerdir={joined},upperdir=/memory/upper,workdir=/memory/work");
     // An ordinary user's hypervisor process maps root's files to another user, so set-user-id programs would
     // not become root of this machine.
     let flags = match settings.uid {
         0 => MountFlags::empty(),
         _ => MountFlags::NOSUID,
     };
-    sys::mount("root", &root, "overlay", flags, options)
+    sys::mount("root", &root, "overlay", flags, &options)
         .explain(|| "could not lay the private layer over the host's tree".into())?;
     share_writable(&root, transport, &settings.shares)?;
     let layer =
-        Layer::new(lower, &upper, "/".into()).explain(|| "could not look into the private layer".into())?;
+        Layer::new(&lowers, &upper, "/".into()).explain(|| "could not look into the private layer".into())?;
     Ok((with_own_mounts(root)?, vec![layer]))
 }
 

@@ -25,15 +25,33 @@ const CACHES: [&str; 1] = ["__pycache__"];
 
 /// A private layer over files of the host.
 pub struct Layer {
-    lower: File,
+    /// The host's directories: of what several have, the first one's counts.
+    lowers: Vec<File>,
     upper: File,
     at: PathBuf,
 }
 
 impl Layer {
     /// The layer of the overlay that will be at `at`, made of these directories, which may go out of sight.
-    pub fn new(lower: &Path, upper: &Path, at: PathBuf) -> io::Result<Layer> {
-        Ok(Layer { lower: File::open(lower)?, upper: File::open(upper)?, at })
+    pub fn new(lowers: &[&Path], upper: &Path, at: PathBuf) -> io::Result<Layer> {
+        let lowers = lowers.iter().map(File::open).collect::<io::Result<_>>()?;
+        Ok(Layer { lowers, upper: File::open(upper)?, at })
+    }
+
+    /// The host's file at this path, and what it is like. An error: there is none, or that can't be known.
+    fn host(&self, path: &Path) -> io::Result<(PathBuf, Metadata)> {
+        let mut outcome = Err(io::ErrorKind::NotFound.into());
+        for lower in &self.lowers {
+            let file = path_of_open(lower).join(path);
+            match fs::symlink_metadata(&file) {
+                Err(why) if why.kind() == io::ErrorKind::NotFound => (),
+                looked => {
+                    outcome = looked.map(|meta| (file, meta));
+                    break;
+                }
+            }
+        }
+        outcome
     }
 }
 
@@ -199,9 +217,8 @@ fn path_of_open(directory: &File) -> PathBuf {
 impl Scan<'_> {
     /// Scans a directory of the layer, if the host has it, too. Of another one only the name is told.
     fn directory(&mut self, layer: usize, path: &Path) {
-        let lower = path_of_open(&self.layers[layer].lower).join(path);
         let is_root = path.as_os_str().is_empty();
-        if !is_root && !fs::symlink_metadata(lower).is_ok_and(|meta| meta.is_dir()) {
+        if !is_root && !self.layers[layer].host(path).is_ok_and(|(_, meta)| meta.is_dir()) {
             self.new_directory(layer, path);
             return;
         }
@@ -238,8 +255,7 @@ impl Scan<'_> {
     }
 
     fn file(&mut self, layer: usize, path: PathBuf) {
-        let (lower, upper) = (&self.layers[layer].lower, &self.layers[layer].upper);
-        let (lower, upper) = (path_of_open(lower).join(&path), path_of_open(upper).join(&path));
+        let upper = path_of_open(&self.layers[layer].upper).join(&path);
         let Ok(own) = fs::symlink_metadata(&upper).map(|meta| Stamp::of(&meta)) else { return };
         let key = (layer, path);
         let known = self.before.remove(&key);
@@ -247,9 +263,9 @@ impl Scan<'_> {
             self.after.insert(key, Known::New(own.ino));
             return;
         }
-        let host = match fs::symlink_metadata(&lower) {
-            Ok(meta) => Some(Stamp::of(&meta)),
-            Err(why) if why.kind() == io::ErrorKind::NotFound => None,
+        let (lower, host) = match self.layers[layer].host(&key.1) {
+            Ok((lower, meta)) => (lower, Some(Stamp::of(&meta))),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => (PathBuf::new(), None),
             // It can't be known.
             Err(_) => {
                 self.after.extend(known.map(|known| (key, known)));
@@ -327,7 +343,7 @@ mod tests {
             }
             fs::write(lower.join("in/own"), "the host's").unwrap();
             fs::write(upper.join("in/own"), "of the start").unwrap();
-            let layer = Layer::new(&lower, &upper, upper.clone()).unwrap();
+            let layer = Layer::new(&[&lower], &upper, upper.clone()).unwrap();
             let copies = Copies::new(vec![layer], vec![upper.join("in")]);
             Fake { root, copies }
         }

@@ -72,7 +72,7 @@ impl Layers<'_> {
         let layer = Path::new(MEMORY).join(tag);
         let (upper, work, target) = (layer.join("upper"), layer.join("work"), at(self.root, path));
         [&upper, &work, &target].into_iter().try_for_each(|directory| make_directory(directory))?;
-        self.mounted.push(Layer::new(&lower, &upper, path.into()).explain(failed)?);
+        self.mounted.push(Layer::new(&[&lower], &upper, path.into()).explain(failed)?);
         // The private layer has the mode of the host's directory.
         let mode = fs::metadata(&lower).explain(failed)?.permissions();
         fs::set_permissions(&upper, mode).explain(failed)?;

@@ -8,7 +8,7 @@
 //! | `boot`, [`image`] | the first process, and the service |
 //! | [`template`], `slots` | a machine that is not anybody yet, and devices that come to it |
 //! | `commands`, `supervised` | the commands that it starts, and the processes that it keeps running |
-//! | `files`, `exported`, `skeleton`, `copies` | the host's files as the machine sees them |
+//! | [`disk`], `files`, `exported`, `skeleton`, `copies` | the host's files as the machine sees them |
 //! | [`names`], `uplink`, [`dhcp`], [`ssh`] | names and addresses |
 //! | `console`, `sys` | its output and system calls |
 
@@ -17,6 +17,7 @@ mod commands;
 mod console;
 mod copies;
 pub mod dhcp;
+pub mod disk;
 mod exported;
 mod files;
 pub mod hypervisor;

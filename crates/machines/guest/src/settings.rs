@@ -15,6 +15,9 @@ pub const PROBE_MARK: &str = "vshmem: this accelerator boots a machine";
 /// The name of the driver, a module of Linux.
 pub const DRIVER: &str = "vshmem";
 
+/// The word for a root that is a disk.
+const EROFS: &str = "erofs";
+
 /// A machine's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -43,6 +46,8 @@ pub struct Settings {
     pub launcher: String,
     /// It has its initramfs only, and not the host's root.
     pub slim: bool,
+    /// It has the host's files as a disk, as they were, and what is shared by the file tree above that.
+    pub root_disk: bool,
     /// Only report that the machine boots.
     pub probe: bool,
     /// It is a template: it waits to be told its other settings.
@@ -112,6 +117,9 @@ impl Settings {
         if self.slim {
             out.push_str(" vshmem.slim");
         }
+        if self.root_disk {
+            out.push_str(&format!(" vshmem.root={EROFS}"));
+        }
         if self.probe {
             out.push_str(" vshmem.probe");
         }
@@ -140,6 +148,7 @@ impl Settings {
                 "vshmem.exported" => out.exported = Some(Exported::decode(value).ok_or_else(bad)?),
                 "vshmem.launcher" => out.launcher = value.into(),
                 "vshmem.slim" => out.slim = true,
+                "vshmem.root" => out.root_disk = value == EROFS,
                 "vshmem.probe" => out.probe = true,
                 "vshmem.template" => out.template = true,
                 _ => (),
@@ -202,6 +211,7 @@ mod tests {
             exported: Some(Exported { trees: vec!["/usr".into()], ..Exported::default() }),
             launcher: "other".into(),
             slim: true,
+            root_disk: true,
             probe: false,
             template: false,
         };

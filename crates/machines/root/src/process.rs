@@ -1,4 +1,5 @@
-//! The process that serves an image to machines: it walks, keeps the tree, confines itself and serves.
+//! The processes of an image: the one that walks and keeps the tree, and the one that serves it to machines,
+//! confined. One may do both.
 
 use crate::serve::{Contents, Limits, Log, Server};
 use crate::tree::Tree;
@@ -21,7 +22,7 @@ use vshmem_base::user::{become_user, uid};
 /// Descriptors that the process may have, if it may.
 const DESCRIPTORS: u64 = 4096;
 /// Of these, what is not for files of the host: connections, and a few of its own.
-const OTHERS: u64 = 256;
+const OTHERS: u64 = 640;
 
 /// Where machines connect.
 pub enum Socket {
@@ -31,10 +32,8 @@ pub enum Socket {
     Open(OwnedFd),
 }
 
-/// What is to be served.
-pub struct Options {
-    /// Where.
-    pub socket: Socket,
+/// What is to be walked, by whom.
+pub struct Walk {
     /// What machines see.
     pub parts: Vec<Part>,
     /// A file that keeps the tree. If it has one of these parts, that is served as it is, without a walk:
@@ -44,6 +43,22 @@ pub struct Options {
     pub earlier: Option<PathBuf>,
     /// The user to become before anything is walked. Root's machines see what a user without rights sees.
     pub user: Option<u32>,
+}
+
+/// The tree that is to be served.
+pub enum Source {
+    /// One that is walked now, or was walked before.
+    Walk(Walk),
+    /// The one in this file, which is open.
+    Walked(OwnedFd),
+}
+
+/// What is to be served.
+pub struct Options {
+    /// Where.
+    pub socket: Socket,
+    /// The tree.
+    pub source: Source,
     /// End when there was no machine for so long.
     pub linger: Option<Duration>,
     /// Takes lines: what machines don't see, files that have changed.
@@ -65,28 +80,11 @@ pub struct Ready {
 
 /// Serves until there was no machine for long enough, or for ever.
 pub fn run(options: Options, ready: &mut dyn FnMut(&Ready) -> Result<()>) -> Result<()> {
-    let Options { socket, parts, kept, earlier, user, linger, log } = options;
+    let Options { socket, source, linger, log } = options;
     let listener = listen(socket)?;
-    // They are opened before rights are given up.
-    let mut kept = kept.map(|path| Store::open(&path)).transpose()?;
-    let mut earlier = earlier.map(|path| Store::open(&path)).transpose()?;
-    if let Some(user) = user {
-        become_user(user, user, &[]).explain(|| "could not give up rights".into())?;
-    }
-    let mut known = 0;
-    let old = kept.as_mut().and_then(|it| it.load(&log)).filter(|tree| is_of(tree, &parts));
-    let tree = match old {
-        Some(tree) => tree,
-        None => {
-            let before = earlier.as_mut().and_then(|it| it.load(&log));
-            let walked = walk(&parts, before.as_ref())?;
-            walked.left_out.to_string().lines().for_each(&log);
-            known = walked.known;
-            for store in kept.iter_mut().chain(earlier.iter_mut()) {
-                store.save(&walked.tree)?;
-            }
-            walked.tree
-        }
+    let (tree, known) = match source {
+        Source::Walk(walk) => tree_of(walk, &log)?,
+        Source::Walked(file) => (Store(file.into()).read()?, 0),
     };
     let metadata = memfd_create("vshmem-root", MemfdFlags::CLOEXEC)
         .explain(|| "could not make a file in memory".into())?;
@@ -99,6 +97,38 @@ pub fn run(options: Options, ready: &mut dyn FnMut(&Ready) -> Result<()>) -> Res
     let server = Server::new(Arc::new(contents), Limits::default());
     ready(&said)?;
     server.run(&listener, linger).explain(|| "could not take connections of machines".into())
+}
+
+/// Walks, keeps the tree, and says what its image will be.
+pub fn walk_only(walk: Walk, log: &Log) -> Result<Ready> {
+    let (tree, known) = tree_of(walk, log)?;
+    let metadata = memfd_create("vshmem-root", MemfdFlags::CLOEXEC)
+        .explain(|| "could not make a file in memory".into())?;
+    let inodes = tree.len();
+    let image = Image::make(&tree, metadata.into())?;
+    Ok(Ready { id: image.id(), length: image.length(), inodes, known })
+}
+
+/// A tree that is kept or walked, and how many of its inodes an earlier walk had known.
+fn tree_of(of: Walk, log: &Log) -> Result<(Tree, usize)> {
+    let Walk { parts, kept, earlier, user } = of;
+    // They are opened before rights are given up.
+    let mut kept = kept.map(|path| Store::open(&path)).transpose()?;
+    let mut earlier = earlier.map(|path| Store::open(&path)).transpose()?;
+    if let Some(user) = user {
+        become_user(user, user, &[]).explain(|| "could not give up rights".into())?;
+    }
+    let old = kept.as_mut().and_then(|it| it.load(log)).filter(|tree| is_of(tree, &parts));
+    if let Some(tree) = old {
+        return Ok((tree, 0));
+    }
+    let before = earlier.as_mut().and_then(|it| it.load(log));
+    let walked = walk(&parts, before.as_ref())?;
+    walked.left_out.to_string().lines().for_each(log);
+    for store in kept.iter_mut().chain(earlier.iter_mut()) {
+        store.save(&walked.tree)?;
+    }
+    Ok((walked.tree, walked.known))
 }
 
 fn listen(socket: Socket) -> Result<UnixListener> {
@@ -155,8 +185,12 @@ impl Store {
             log("a kept file tree is not used: others can write to it");
             return None;
         }
-        self.0.seek(SeekFrom::Start(0)).ok()?;
-        Tree::load(&mut self.0).map_err(|error| log(&error.to_string())).ok()
+        self.read().map_err(|error| log(&error.to_string())).ok()
+    }
+
+    fn read(&mut self) -> Result<Tree> {
+        self.0.seek(SeekFrom::Start(0)).explain(|| "could not read a kept file tree".into())?;
+        Tree::load(&mut self.0)
     }
 
     fn save(&mut self, tree: &Tree) -> Result<()> {

@@ -34,6 +34,9 @@ const MACHINE_OWN: [&str; 3] = ["/dev", "/proc", "/sys"];
 const PRIVATE: [&str; 8] = ["/boot", "/dev", "/proc", "/run", "/sys", "/var/lib", "/var/log", "/var/spool"];
 /// Directories that are only shared on request, as are their parents.
 const BROAD: [&str; 9] = ["/dev/shm", "/home", "/media", "/mnt", "/root", "/run", "/srv", "/tmp", "/var/tmp"];
+/// Directories of the system in which people work. Below these, the current directory is shared where
+/// machines would otherwise see it as it was.
+const WORKED_IN: [&str; 3] = ["/opt", "/usr/local", "/usr/src"];
 /// Bytes that paths can take on the kernel's command line.
 const MAX_PATHS_LENGTH: usize = 1200;
 
@@ -86,7 +89,8 @@ impl Share {
 }
 
 /// The shares of machines: those that the user wants, and those that programs of the current directory need.
-pub fn choose(wanted: &[String], report: &mut dyn FnMut(&str)) -> Result<Vec<Share>> {
+/// If they see the system's files as these were (`system_stays`), the current directory also counts there.
+pub fn choose(wanted: &[String], system_stays: bool, report: &mut dyn FnMut(&str)) -> Result<Vec<Share>> {
     let mut shares = Vec::new();
     for text in wanted {
         let share = Share::parse(text)?;
@@ -98,6 +102,7 @@ pub fn choose(wanted: &[String], report: &mut dyn FnMut(&str)) -> Result<Vec<Sha
         let closed =
             is_closed(&here).then_some("not everybody can enter, as machines of root's would have to");
         match why_not(&here, &homes).or(closed) {
+            None if system_stays && is_worked_in(&here) => shares.push(Share::new(here)),
             None => add(&mut shares, here),
             Some(_) if is_visible(&shares, &here) => (),
             Some(why) => report(&format!(
@@ -140,6 +145,11 @@ fn add(shares: &mut Vec<Share>, path: PathBuf) {
     if path.to_str().is_some() && !is_visible(shares, &path) {
         shares.push(Share::new(path));
     }
+}
+
+/// Whether people may work in this directory of the system.
+fn is_worked_in(here: &Path) -> bool {
+    WORKED_IN.iter().map(Path::new).any(|part| here.starts_with(part) && here != part)
 }
 
 /// Whether machines see this path, which has no symbolic links.

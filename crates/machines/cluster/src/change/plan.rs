@@ -153,6 +153,7 @@ fn settings(old: &ClusterOptions, new: &ClusterOptions) -> Vec<Change> {
     compare("via", &old.service, &new.service);
     compare("accel", &old.accel, &new.accel);
     compare("kernel", &old.kernel, &new.kernel);
+    compare("root", &old.root, &new.root);
     if old.placement != new.placement {
         let told = |rules: Option<Rules>| rules.map_or("none".into(), |rules| rules.to_string());
         let what = format!("placement: {} instead of {}", told(new.placement), told(old.placement));
@@ -507,6 +508,7 @@ mod tests {
             service: _,
             accel: _,
             kernel: _,
+            root: _,
             cold: _,
             uplink: _,
         } = resolved("").unwrap();

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use vshmem_base::size;
 use vshmem_devices::want::Want;
+use vshmem_hypervisor::launcher::options::RootKind;
 use vshmem_placement::pages::{PageRules, Pages, PoolNodes};
 use vshmem_placement::rules::{Insist, Memory, Policy, Rules};
 
@@ -78,6 +79,15 @@ pub struct Description {
         help = "Boot the machines, also where they could thaw from a template"
     )]
     pub cold: Option<bool>,
+    /// How machines with the root of this host see its files: by a file server ("9p"), which is the default,
+    /// or as a disk that has what they were at the start ("erofs"). See docs/guide-cluster-file.md.
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_parser = values::roots(),
+        help = "How machines see the files of this host's system [default: 9p]"
+    )]
+    pub root: Option<RootKind>,
     /// Directories that the machines see, read-only (DIR) or writable (DIR:rw).
     #[arg(
         long = "share",
@@ -342,6 +352,7 @@ impl Description {
             },
             doorbell: other.doorbell.or(self.doorbell),
             cold: other.cold.or(self.cold),
+            root: other.root.or(self.root),
             shares: self.shares.into_iter().chain(other.shares).collect(),
             spare_pools: other.spare_pools.or(self.spare_pools),
             largest_pool: other.largest_pool.or(self.largest_pool),

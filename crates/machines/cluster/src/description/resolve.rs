@@ -51,6 +51,7 @@ impl Description {
             service: via::uri(self, launcher)?,
             accel,
             kernel: self.kernel.clone(),
+            root: self.root.unwrap_or_default(),
             cold: self.cold.unwrap_or(false),
         };
         if let (Some(true), Some(transport)) = (self.doorbell, &options.pools[0].transport) {

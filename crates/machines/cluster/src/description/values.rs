@@ -1,6 +1,7 @@
 //! The values of options on the command line, with what `--help` says of each.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use vshmem_hypervisor::launcher::options::RootKind;
 use vshmem_hypervisor::launcher::table::launchers;
 use vshmem_hypervisor::launcher::traits::Launcher;
 use vshmem_placement::pages::Pages;
@@ -33,6 +34,14 @@ pub fn policies() -> impl TypedValueParser<Value = Policy> {
     let values =
         Policy::ALL.into_iter().zip(about).map(|((name, _), about)| PossibleValue::new(name).help(about));
     PossibleValuesParser::new(values).try_map(|name| Policy::named(&name).ok_or("there is no such policy"))
+}
+
+/// Values of `--root`.
+pub fn roots() -> impl TypedValueParser<Value = RootKind> {
+    let about = ["By a file server, as they are", "As a disk, as they were when the machines started"];
+    let values =
+        RootKind::ALL.into_iter().zip(about).map(|((name, _), about)| PossibleValue::new(name).help(about));
+    PossibleValuesParser::new(values).try_map(|name| RootKind::named(&name).ok_or("there is no such root"))
 }
 
 /// Values of `--hypervisor`.

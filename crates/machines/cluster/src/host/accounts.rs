@@ -1,5 +1,5 @@
-//! The accounts of root's machines: user ids that no account or process has. A process of such a user can
-//! read and change the machine's memory.
+//! The accounts of root's machines, and of the servers of their roots: user ids that no account or process
+//! has. A process of such a user can read and change the machine's memory.
 
 use std::collections::BTreeSet;
 use vshmem_base::directories::cluster_names;
@@ -18,10 +18,20 @@ pub fn assign(record: &mut Record, indices: &[usize]) -> Result<()> {
         // A record that can't be read does not keep another cluster from being started.
         if let Some(other) = Record::read(name).ok().flatten() {
             taken.extend(other.machines.iter().filter_map(Machine::user));
+            taken.extend(other.root.and_then(|root| root.user));
         }
     }
     let others = record.machines.iter().enumerate().filter(|(index, _)| !indices.contains(index));
     taken.extend(others.filter_map(|(_, machine)| machine.user()));
+    if let Some(root) = &mut record.root {
+        // The server sees what a user without rights sees, and is nobody that a machine is.
+        let user = match root.user.filter(|user| !has_account(*user) && !taken.contains(user)) {
+            Some(user) => user,
+            None => user::unused(&taken)?,
+        };
+        taken.insert(user);
+        root.user = Some(user);
+    }
     for &index in indices {
         let machine = &mut record.machines[index];
         // One that is restarted may still have processes of its user.

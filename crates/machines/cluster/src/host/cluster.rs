@@ -1,6 +1,6 @@
 //! The clusters of a user: listing and ending them.
 
-use super::devices;
+use super::{devices, roots};
 use std::time::Duration;
 use vshmem_base::directories::{boot_id, cluster_directory, cluster_names};
 use vshmem_base::error::Result;
@@ -176,6 +176,7 @@ pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
                 scope.spawn(move || running.end(TIMEOUT));
             }
         });
+        roots::end(record);
     }
     if let Some(record) = record {
         table::of(record).clear(record)?;

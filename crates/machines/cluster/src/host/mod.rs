@@ -12,6 +12,7 @@
 //! | `made_pools`, `populate` | pools that are made for a cluster, and taking their memory |
 //! | `cluster` | listing clusters and ending them |
 //! | `serving` | the sockets at which the back end serves pools |
+//! | `roots` | the root that machines have as a disk |
 //! | `templates` | making templates ahead |
 //! | `users` | users of a pool |
 //! | `names` | names for completion |
@@ -30,6 +31,7 @@ mod populate;
 pub mod rehearsal;
 pub mod repair;
 pub mod restart;
+mod roots;
 mod serving;
 pub mod templates;
 mod together;

@@ -4,7 +4,7 @@ use super::{claims, devices, placing, up};
 use vshmem_base::directories::cluster_directory;
 use vshmem_base::error::{Error, Result};
 use vshmem_base::lock::remove_left_locks;
-use vshmem_hypervisor::launcher::options::ClusterOptions;
+use vshmem_hypervisor::launcher::options::{ClusterOptions, RootKind};
 use vshmem_hypervisor::launcher::traits::Launcher;
 use vshmem_hypervisor::state::record::Record;
 use vshmem_session::share;
@@ -27,7 +27,7 @@ fn find_fault(launcher: &dyn Launcher, options: &ClusterOptions, overcommit: boo
     up::check_unused(&up::own_pools(options))?;
     up::check_length(&cluster_directory(&options.cluster)?)?;
     let pools = up::find_pools(launcher, options)?;
-    let shares = share::choose(&options.shares, &mut |_| ())?;
+    let shares = share::choose(&options.shares, options.root == RootKind::Erofs, &mut |_| ())?;
     let mut record = up::new_record(launcher, options, &pools, shares);
     check_claims(launcher, options, &mut record, overcommit)?;
     launcher.check_start(&record)

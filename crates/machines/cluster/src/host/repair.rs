@@ -1,10 +1,12 @@
 //! The repair of a cluster: machines that died come back, with their names and the pools that they had.
 
 use super::restart::{restart_with, RestartPools};
+use super::roots;
 use std::time::{Duration, Instant};
 use vshmem_base::directories::boot_id;
 use vshmem_base::error::{Error, Result};
 use vshmem_base::interrupt;
+use vshmem_base::lock::{try_lock_cluster, wait_for_lock};
 use vshmem_hypervisor::launcher::options::Progress;
 use vshmem_hypervisor::launcher::target::Target;
 use vshmem_hypervisor::state::machine::{no_cluster, state, MachineState};
@@ -22,6 +24,10 @@ const STEADY: Duration = Duration::from_secs(60);
 pub fn repair(cluster: &str, timeout: Duration, report: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
     let record = Record::read(cluster)?.filter(|record| record.boot == boot_id());
     let record = record.ok_or_else(|| no_cluster(cluster))?;
+    if record.root.as_ref().is_some_and(|root| !root.is_served()) {
+        let lock = wait_for_lock(&format!("the cluster {cluster}"), || try_lock_cluster(cluster))?;
+        roots::revive(cluster, &lock, &mut |text| report(Progress::Message(text.into())))?;
+    }
     let died = record.machines.iter().filter(|machine| state(&record, machine) == MachineState::Died);
     let names: Vec<String> = died.map(|machine| machine.name.clone()).collect();
     if names.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::up::check_image;
 use super::wait::wait;
-use super::{batches, claims, cluster, devices, placing, serving};
+use super::{batches, claims, cluster, devices, placing, roots, serving};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -76,7 +76,8 @@ pub fn restart_with(
         let transport = record.other_transport();
         launcher.software(transport, kernel, &driver, accel, &mut report)?
     };
-    let initramfs = Initramfs::write(cluster, &software, record.machines.iter().map(|it| &it.image))?;
+    let images = record.machines.iter().map(|it| &it.image);
+    let initramfs = Initramfs::write(cluster, &software, images, record.root.is_some())?;
     for &index in &indices {
         serving::sockets(launcher, &record, &record.machines[index].first_pools)?;
     }
@@ -212,6 +213,7 @@ fn restart_all(
     for &index in indices {
         later.push((record.machines[index].name.clone(), end(&mut record, index, restart_options.pools)?));
     }
+    roots::ensure(&mut record, &mut |text| report(Progress::Message(text.into())))?;
     devices::bind(&record, indices)?;
     let cpus: Vec<u32> = indices.iter().map(|&index| record.machines[index].cpus).collect();
     for batch in batches::of(&cpus) {

@@ -1,13 +1,13 @@
 //! Making templates ahead of the machines that thaw from them.
 
-use super::{cluster, up};
+use super::{cluster, roots, up};
 use std::collections::BTreeSet;
 use vshmem_base::directories::{cluster_directory, private_directory};
 use vshmem_base::error::Result;
 use vshmem_base::lock::lock_cluster;
 use vshmem_base::user::{self, uid};
 use vshmem_hypervisor::boot::initramfs_files::Initramfs;
-use vshmem_hypervisor::launcher::options::{ClusterOptions, Progress};
+use vshmem_hypervisor::launcher::options::{ClusterOptions, Progress, RootKind};
 use vshmem_hypervisor::launcher::traits::{Launcher, StartOptions};
 use vshmem_hypervisor::state::record::Record;
 use vshmem_hypervisor::template::templates::Templates;
@@ -43,14 +43,15 @@ pub fn make(
     let transport = pools.iter().find_map(|pool| pool.transport.as_deref());
     let (kernel, accel) = (options.kernel.as_deref(), options.accel.as_deref());
     let software = launcher.software(transport, kernel, &options.driver, accel, &mut message)?;
-    let shares = share::choose(&options.shares, &mut |_| ())?;
+    let shares = share::choose(&options.shares, options.root == RootKind::Erofs, &mut |_| ())?;
     let mut record = Record {
         accel: software.accel.into(),
         kernel: software.kernel.image.clone(),
+        root: roots::of(launcher, options, &software, &mut message),
         ..up::new_record(launcher, options, &pools, shares)
     };
     let images = options.machines.iter().map(|machine| &machine.image);
-    let initramfs = Initramfs::write(&options.cluster, &software, images)?;
+    let initramfs = Initramfs::write(&options.cluster, &software, images, record.root.is_some())?;
     let start = StartOptions {
         software: &software,
         initramfs: &initramfs,

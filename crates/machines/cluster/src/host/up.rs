@@ -2,7 +2,7 @@
 
 use super::together::{start_all, Common};
 use super::wait::wait;
-use super::{batches, claims, cluster, devices, made_pools, placing, serving, users};
+use super::{batches, claims, cluster, devices, made_pools, placing, roots, serving, users};
 use crate::description::machines::MAX_NAME;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use vshmem_guest::settings::address;
 use vshmem_hypervisor::boot::image::Image;
 use vshmem_hypervisor::boot::initramfs_files::Initramfs;
 use vshmem_hypervisor::boot::software::Software;
-use vshmem_hypervisor::launcher::options::{ClusterOptions, MachineOptions, Progress};
+use vshmem_hypervisor::launcher::options::{ClusterOptions, MachineOptions, Progress, RootKind};
 use vshmem_hypervisor::launcher::starting::or_exit_reason;
 use vshmem_hypervisor::launcher::traits::{self, Launcher};
 use vshmem_hypervisor::shared::network::{self, Link};
@@ -168,15 +168,18 @@ fn start(
     let transport = pools.iter().find_map(|pool| pool.transport.as_deref());
     let software =
         launcher.software(transport, kernel, &options.driver, options.accel.as_deref(), &mut message)?;
-    let shares = share::choose(&options.shares, &mut message)?;
+    let shares = share::choose(&options.shares, options.root == RootKind::Erofs, &mut message)?;
     prepare(launcher, options, up_options, started, &software, (pools, shares), report)?;
+    let record = started.record.as_mut().expect("prepare has put it there");
+    roots::ensure(record, &mut |text| report(Progress::Message(text.into())))?;
+    let has_disk = record.root.is_some();
     let unplaced = started.record.iter().flat_map(devices::unplaced);
     for text in unplaced.chain(crowded(launcher, options)) {
         report(Progress::Warning(text));
     }
     let mut message = |text: &str| report(Progress::Message(text.into()));
-    let initramfs =
-        Initramfs::write(&options.cluster, &software, options.machines.iter().map(|it| &it.image))?;
+    let images = options.machines.iter().map(|it| &it.image);
+    let initramfs = Initramfs::write(&options.cluster, &software, images, has_disk)?;
     let (count, plural) = (options.machines.len(), if options.machines.len() == 1 { "" } else { "s" });
     message(&format!("starting {count} machine{plural} {}", software.description));
     boot(launcher, options, up_options, started, (&software, &initramfs), report)?;
@@ -231,6 +234,7 @@ fn prepare(
         accel: software.accel.into(),
         kernel: software.kernel.image.clone(),
         driver: software.driver.clone(),
+        root: roots::of(launcher, options, software, &mut |text| report(Progress::Message(text.into()))),
         ..new_record(launcher, options, &pools, shares)
     };
     let all: Vec<usize> = (0..record.machines.len()).collect();
@@ -314,6 +318,7 @@ pub(super) fn new_record(
         driver: None,
         ports: options.ports,
         shares,
+        root: None,
         channels: launcher.facts().channels,
         since: vshmem_agent::now(),
         machines: (0..).zip(&options.machines).map(machine).collect(),

@@ -90,7 +90,7 @@ impl Launcher for Processes {
         _: &mut dyn FnMut(&str),
     ) -> Result<Software> {
         let image = PathBuf::from("/proc/version");
-        let kernel = Kernel { image: image.clone(), version: String::new(), modules: vec![] };
+        let kernel = Kernel { image: image.clone(), version: String::new(), modules: vec![], disk: None };
         Ok(Software { kernel, driver: None, accel: NAME, description: "as processes", image })
     }
 

@@ -59,8 +59,8 @@ impl Archive {
 }
 
 /// The bytes of an archive with these modules.
-pub fn build(modules: &[Module]) -> Result<Vec<u8>> {
-    Ok(archive(modules.iter())?.end())
+pub fn build<'a>(modules: impl Iterator<Item = &'a Module>) -> Result<Vec<u8>> {
+    Ok(archive(modules)?.end())
 }
 
 /// An archive with this program and these modules.
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn the_archive_holds_this_program() {
         let modules = [Module { name: "one".into(), bytes: vec![1, 2, 3] }];
-        let bytes = build(&modules).unwrap();
+        let bytes = build(modules.iter()).unwrap();
         let mut entries = BTreeMap::new();
         let mut rest = &bytes[..];
         loop {
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn busybox_or_cpio_lists_it() {
-        let bytes = build(&[]).unwrap();
+        let bytes = build([].iter()).unwrap();
         for (program, args) in [("cpio", &["-it"][..]), ("busybox", &["cpio", "-t"][..])] {
             let child = Command::new(program)
                 .args(args)

@@ -16,17 +16,20 @@ pub struct Initramfs {
 }
 
 impl Initramfs {
-    /// Writes the files that machines with these images need. The caller has the cluster's lock.
+    /// Writes the files that machines with these images need; of those with the host's root, whether that is
+    /// a disk. The caller has the cluster's lock.
     pub fn write<'a>(
         cluster: &str,
         software: &Software,
         mut images: impl Iterator<Item = &'a Image>,
+        disk: bool,
     ) -> Result<Initramfs> {
         let directory = cluster_directory(cluster)?;
         let written =
             Initramfs { usual: directory.join("initramfs"), slim: directory.join("initramfs.slim") };
         let modules = &software.kernel.modules;
-        write(&written.usual, &build(modules)?)?;
+        let of_disk = software.kernel.disk.iter().flatten().filter(|_| disk);
+        write(&written.usual, &build(modules.iter().chain(of_disk))?)?;
         if images.any(|image| *image == Image::Slim) {
             write(&written.slim, &slim::build(modules)?)?;
         }

@@ -16,10 +16,15 @@ pub struct Kernel {
     pub version: String,
     /// Its modules, in the order of loading.
     pub modules: Vec<Module>,
+    /// Further modules, with which it has its root as a disk; none if it lacks them.
+    pub disk: Option<Vec<Module>>,
 }
 
 /// Names of kernel packages in Debian and Ubuntu. Debian's cloud kernel lacks 9p.
 const PACKAGES: [&str; 2] = ["linux-image-amd64", "linux-image-generic"];
+/// Modules without which a root can't be a disk.
+const DISK: [&str; 2] = ["virtio_blk", "erofs"];
+
 /// Finds a kernel that has the wanted modules.
 pub fn find(given: Option<&Path>, wanted: &[Wanted], report: &mut dyn FnMut(&str)) -> Result<Kernel> {
     if let Some(image) = given {
@@ -62,7 +67,9 @@ fn open(image: &Path, wanted: &[Wanted]) -> Result<Kernel> {
     if let Some(name) = library.missing(wanted) {
         return Err(error!("the kernel {} has no module {name}, which a machine needs", image.display()));
     }
-    Ok(Kernel { image: image.into(), version, modules: library.resolve(wanted)? })
+    let (modules, disk) = library.resolve(wanted)?;
+    let disk = Some(disk).filter(|_| DISK.into_iter().all(|name| library.has(name)));
+    Ok(Kernel { image: image.into(), version, modules, disk })
 }
 
 /// The version in a bzImage's header (Documentation/arch/x86/boot.rst of Linux).
@@ -199,7 +206,7 @@ fn cache_kernel(cache: &Path, work: &Path, kernel: Kernel) -> Result<Kernel> {
             .parent()
             .map(|boot| boot.join("../lib/modules").join(&kernel.version).join("modules.builtin"));
         fs::copy(builtin.unwrap_or_default(), new.join("modules.builtin"))?;
-        for module in &kernel.modules {
+        for module in kernel.modules.iter().chain(kernel.disk.iter().flatten()) {
             fs::write(new.join("kernel").join(format!("{}.ko", module.name)), &module.bytes)?;
         }
         let _ = fs::remove_dir_all(&kept);

@@ -24,16 +24,20 @@ pub struct Wanted {
     pub name: String,
     /// May be missing from the kernel.
     pub optional: bool,
+    /// Only for machines whose root is a disk.
+    pub for_disk: bool,
 }
 
-/// Reads a list of wanted modules: one a line, `#` starts a comment, `?` marks an optional one.
+/// Reads a list of wanted modules: one a line, `#` starts a comment, `?` marks an optional one, `+` one for
+/// machines whose root is a disk.
 pub fn parse_wanted(text: &str) -> Vec<Wanted> {
     text.lines()
         .map(|line| line.split('#').next().unwrap_or("").trim())
         .filter(|line| !line.is_empty())
-        .map(|line| match line.strip_prefix('?') {
-            Some(name) => Wanted { name: normal(name.trim()), optional: true },
-            None => Wanted { name: normal(line), optional: false },
+        .map(|line| {
+            let name = normal(line.trim_start_matches(['?', '+']).trim());
+            let for_disk = line.starts_with('+');
+            Wanted { name, optional: for_disk || line.starts_with('?'), for_disk }
         })
         .collect()
 }
@@ -58,19 +62,27 @@ impl Library {
 
     /// The first wanted module that the kernel has neither as a file nor built in.
     pub fn missing<'a>(&self, wanted: &'a [Wanted]) -> Option<&'a str> {
-        wanted
-            .iter()
-            .filter(|w| !w.optional)
-            .map(|w| w.name.as_str())
-            .find(|&name| !self.files.contains_key(name) && !self.builtin.contains(name))
+        wanted.iter().filter(|w| !w.optional).map(|w| w.name.as_str()).find(|name| !self.has(name))
     }
 
-    /// The wanted modules and their dependencies, in the order of loading.
-    pub fn resolve(&self, wanted: &[Wanted]) -> Result<Vec<Module>> {
-        let (mut done, mut out) = (BTreeSet::new(), Vec::new());
+    /// Whether the kernel has this module, as a file or built in.
+    pub fn has(&self, name: &str) -> bool {
+        self.files.contains_key(name) || self.builtin.contains(name)
+    }
+
+    /// The wanted modules and their dependencies, in the order of loading: those that all machines load, and
+    /// further ones for those whose root is a disk.
+    pub fn resolve(&self, wanted: &[Wanted]) -> Result<(Vec<Module>, Vec<Module>)> {
+        let mut done = BTreeSet::new();
+        let (of_disk, of_all): (Vec<&Wanted>, Vec<&Wanted>) = wanted.iter().partition(|it| it.for_disk);
+        Ok((self.ordered(&of_all, &mut done)?, self.ordered(&of_disk, &mut done)?))
+    }
+
+    fn ordered(&self, wanted: &[&Wanted], done: &mut BTreeSet<String>) -> Result<Vec<Module>> {
+        let mut out = Vec::new();
         for want in wanted {
             if !want.optional || self.files.contains_key(&want.name) {
-                self.visit(&want.name, &mut done, &mut out)?;
+                self.visit(&want.name, done, &mut out)?;
             }
         }
         Ok(out)
@@ -161,9 +173,11 @@ mod tests {
 
     #[test]
     fn the_list_is_read() {
-        let list = parse_wanted("# comment\nvirtio-pci\n\n?virtio_net # later\n  9p\n");
-        let name = |name: &str, optional| Wanted { name: name.into(), optional };
-        assert_eq!(list, vec![name("virtio_pci", false), name("virtio_net", true), name("9p", false)]);
+        let list = parse_wanted("# comment\nvirtio-pci\n\n?virtio_net # later\n  9p\n+erofs\n");
+        let name = |name: &str, optional| Wanted { name: name.into(), optional, for_disk: name == "erofs" };
+        let all =
+            [name("virtio_pci", false), name("virtio_net", true), name("9p", false), name("erofs", true)];
+        assert_eq!(list, all);
     }
 
     #[test]
@@ -188,16 +202,21 @@ mod tests {
         let root = std::env::temp_dir().join(format!("vshmem-modules-{}", std::process::id()));
         let kernel = root.join("kernel/deep");
         fs::create_dir_all(&kernel).unwrap();
-        for (file, depends) in [("top.ko", "middle,built-in"), ("middle.ko", "base"), ("base.ko", "top")] {
+        let files =
+            [("top.ko", "middle,built-in"), ("middle.ko", "base"), ("base.ko", "top"), ("fs.ko", "sum,base")];
+        for (file, depends) in files.into_iter().chain([("sum.ko", "")]) {
             let info = format!("depends={depends}\0");
             fs::write(kernel.join(file), module_file(info.as_bytes())).unwrap();
         }
         fs::write(root.join("modules.builtin"), "kernel/x/built_in.ko\n").unwrap();
         let library = Library::open(&root).unwrap();
-        let wanted = parse_wanted("top\n?absent\nbuilt_in\n");
+        let wanted = parse_wanted("+fs\ntop\n?absent\nbuilt_in\n+absent\n");
         assert_eq!(library.missing(&wanted), None);
-        let order: Vec<_> = library.resolve(&wanted).unwrap().into_iter().map(|m| m.name).collect();
-        assert_eq!(order, ["base", "middle", "top"]);
+        let (all, of_disk) = library.resolve(&wanted).unwrap();
+        let names = |modules: Vec<Module>| modules.into_iter().map(|m| m.name).collect::<Vec<_>>();
+        assert_eq!(names(all), ["base", "middle", "top"]);
+        assert_eq!(names(of_disk), ["sum", "fs"]);
+        assert!(library.has("built_in") && !library.has("absent"));
         let absent = parse_wanted("absent");
         assert_eq!(library.missing(&absent), Some("absent"));
         assert!(library.resolve(&absent).unwrap_err().to_string().contains("no module absent"));

@@ -3,6 +3,7 @@
 use crate::boot::driver;
 use crate::boot::image::Image;
 use crate::state::ports::Ports;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use vshmem_base::error::Error;
@@ -47,9 +48,39 @@ pub struct ClusterOptions {
     pub accel: Option<String>,
     /// The kernel image; by default, one that is found.
     pub kernel: Option<PathBuf>,
+    /// The way in which machines see the host's files.
+    #[serde(default)]
+    pub root: RootKind,
     /// Machines boot, also where they could thaw from a template.
     #[serde(default)]
     pub cold: bool,
+}
+
+/// The way in which machines with the host's root see its files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RootKind {
+    /// By a file server, as they are.
+    #[default]
+    #[serde(rename = "9p")]
+    NineP,
+    /// As a disk, as they were when the machines started.
+    #[serde(rename = "erofs")]
+    Erofs,
+}
+
+impl RootKind {
+    /// All, by the names that options have for them.
+    pub const ALL: [(&'static str, RootKind); 2] = [("9p", RootKind::NineP), ("erofs", RootKind::Erofs)];
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<RootKind> {
+        RootKind::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, kind)| kind)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        RootKind::ALL.into_iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
 }
 
 /// Options of a machine.

@@ -37,6 +37,7 @@ pub fn settings(launcher: &dyn Launcher, record: &Record, index: usize, networke
         exported: None,
         launcher: launcher.facts().name.into(),
         slim: machine.image == Image::Slim,
+        root_disk: record.root.is_some() && machine.image == Image::Host,
         probe: false,
         template: false,
     }

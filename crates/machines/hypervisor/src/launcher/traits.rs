@@ -55,6 +55,11 @@ pub trait Launcher: Sync {
         false
     }
 
+    /// Whether its machines can have the host's files as a disk.
+    fn gives_root_disk(&self) -> bool {
+        false
+    }
+
     /// An error unless it would start the machines of this record, as far as that can be known before
     /// anything is made: the service that starts them answers, and they can have their network outside.
     fn check_start(&self, _record: &Record) -> Result<()> {

@@ -89,6 +89,10 @@ impl Launcher for Qemu {
         true
     }
 
+    fn gives_root_disk(&self) -> bool {
+        true
+    }
+
     fn check_start(&self, record: &Record) -> Result<()> {
         record.machines.iter().try_for_each(|machine| uplink::check(record, machine))
     }

@@ -10,6 +10,7 @@ use crate::running::ports::{self, Generation};
 use crate::shared::doorbell::VECTORS;
 use crate::shared::network::Link;
 use crate::shared::passed;
+use crate::shared::root_server;
 use crate::shared::sandbox::{self, Descriptor, Descriptors};
 use crate::shared::sockets::{agent_socket, monitor_socket, settings_socket, AGENT};
 use crate::shared::uplink::Opened;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use vshmem_agent::guest::protocol::PORT;
 use vshmem_base::directories::channel_socket;
 use vshmem_devices::choose::Assigned;
+use vshmem_guest::disk;
 use vshmem_guest::hypervisor::qemu::PORT_NAME;
 use vshmem_guest::settings::{mac, Settings};
 use vshmem_guest::template;
@@ -77,6 +79,8 @@ pub struct MachineSpec<'a> {
     pub kernel: Option<Loaded>,
     /// Its disks, if its system is one of its own.
     pub disks: Option<Attached>,
+    /// The disk that is its root, if that is one.
+    pub root: Option<RootDisk>,
     /// Directory of its sockets and logs.
     pub directory: &'a Path,
     /// Pools that it starts with.
@@ -105,6 +109,18 @@ pub struct Loaded {
     /// Its parameters.
     pub parameters: String,
 }
+
+/// The host's files as a disk, which a server has. QEMU connects again by itself when that was started anew.
+#[derive(Debug, Clone)]
+pub struct RootDisk {
+    /// The name of the server's export. QEMU asks for it each time: another image is refused.
+    pub id: String,
+    /// The directory of the server's socket.
+    pub sockets: PathBuf,
+}
+
+/// Seconds that a machine waits for a server that is started anew. Its reads fail then.
+const RECONNECT: u32 = 30;
 
 /// The board of a machine.
 const MACHINE: &str = "q35";
@@ -148,6 +164,9 @@ pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
         disks.add(&mut out);
     }
     files(&mut out, &spec.settings.shares);
+    if let Some(root) = &spec.root {
+        root_disk(&mut out, root, matches!(spec.beginning, Beginning::Template(_)));
+    }
     channels(&mut out, spec);
     pools(&mut out, spec);
     let nodes = spec.placement.map_or(&[][..], |placed| &placed.guest.nodes);
@@ -201,6 +220,20 @@ fn files(out: &mut Arguments, shares: &[Share]) {
     if shares.iter().any(|share| share.writable) {
         add(share::WRITABLE_TAG, "");
     }
+}
+
+/// The root's port, and the disk behind it, which a template has not: a machine that thaws finds it there.
+fn root_disk(out: &mut Arguments, root: &RootDisk, is_template: bool) {
+    out.add("-device", ports::ROOT);
+    if is_template {
+        return;
+    }
+    let socket = root_server::socket();
+    let server = format!("server.type=unix,server.path={},export={}", socket.display(), root.id);
+    let node = format!("driver=nbd,node-name=root,read-only=on,{server},reconnect-delay={RECONNECT}");
+    out.add("-blockdev", &node);
+    let (bus, serial) = (ports::ROOT_PORT, disk::SERIAL);
+    out.add("-device", &format!("virtio-blk-pci,drive=root,bus={bus},serial={serial}"));
 }
 
 /// Each pool behind a port of its own, and spare ports.
@@ -326,6 +359,7 @@ mod tests {
             exported: None,
             launcher: "qemu".into(),
             slim: false,
+            root_disk: false,
             probe: false,
             template: false,
         };
@@ -345,6 +379,7 @@ mod tests {
                 parameters: settings.to_command_line(),
             }),
             disks: None,
+            root: None,
             directory: Path::new("/a,b"),
             pools: vec![PoolFile {
                 name: "default",
@@ -430,6 +465,7 @@ mod tests {
             backing: Backing::default(),
             kernel: Some(Loaded { image: "/k".into(), initramfs: Some("/i".into()), parameters: "p".into() }),
             disks: None,
+            root: Some(RootDisk { id: "0123".into(), sockets: "/d/.root/sockets".into() }),
             directory: Path::new("/d"),
             pools,
             later_pools,
@@ -450,7 +486,9 @@ mod tests {
         let devices = |spec: &MachineSpec<'_>| {
             let words = arguments(spec).0;
             let all = words.chunks(1).zip(words.iter().skip(1)).filter(|(word, _)| word[0] == "-device");
-            let all = all.map(|(_, value)| value.clone()).filter(|value| !value.starts_with("ivshmem"));
+            let all = all
+                .map(|(_, value)| value.clone())
+                .filter(|value| !value.starts_with("ivshmem") && !value.starts_with("virtio-blk"));
             all.collect::<Vec<_>>()
         };
         let template = spec(Beginning::Template(Some(7)), vec![], vec![1 << 30], Some(vec![]));
@@ -459,6 +497,10 @@ mod tests {
         assert_eq!(devices(&template), devices(&machine));
         assert!(devices(&machine).iter().any(|device| device.ends_with("name=org.vshmem.settings")));
         let told = |spec: &MachineSpec<'_>| arguments(spec).0.join(" ");
+        assert!(!told(&template).contains("nbd") && !told(&template).contains("0123"), "{}", told(&template));
+        let root = "server.path=/sockets/root,export=0123,reconnect-delay=30";
+        assert!(told(&machine).contains(root) && !told(&machine).contains("/d/.root"), "{}", told(&machine));
+        assert!(told(&machine).contains("virtio-blk-pci,drive=root,bus=vshmem-root,"), "{}", told(&machine));
         assert!(told(&template).contains("\"share\":true") && !told(&template).contains("-incoming"));
         assert!(told(&machine).contains("\"share\":false") && told(&machine).contains("-incoming defer -S"));
         let copy = spec(Beginning::Thaw(None), vec![], vec![], None);

@@ -83,7 +83,7 @@ pub(crate) fn parse_verdict(text: &str, question: &str) -> Option<Accel> {
 /// Boots a machine on KVM whose first process reports that and turns it off.
 fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
     let initramfs = directory.join("initramfs");
-    initramfs::write(&initramfs, &initramfs::build(&[])?)?;
+    initramfs::write(&initramfs, &initramfs::build([].iter())?)?;
     let (name, launcher) = ("probe".into(), NAME.into());
     let settings = Settings { name, uid: uid(), launcher, probe: true, ..Settings::default() };
     let user = (uid() == 0).then(|| user::unused(&BTreeSet::new())).transpose()?;
@@ -103,6 +103,7 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
             parameters: format!("{} {}", Accel::Kvm.kernel_parameters(), settings.to_command_line()),
         }),
         disks: None,
+        root: None,
         directory,
         pools: vec![],
         later_pools: vec![],

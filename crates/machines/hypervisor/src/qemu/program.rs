@@ -2,8 +2,8 @@
 
 use super::options::{arguments, Beginning, MachineSpec};
 use crate::shared::file_tree::FileTree;
-use crate::shared::passed;
 use crate::shared::sandbox::{self, PROGRAM};
+use crate::shared::{logs, passed, root_server};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use vshmem_base::error::{error, Error, Result};
@@ -71,9 +71,11 @@ pub fn start(spec: &MachineSpec<'_>) -> Result<(Process, sandbox::KillGuard)> {
         shared: match spec.beginning {
             Beginning::Template(_) => FileTree::only(&[])?,
             _ if spec.disks.is_some() || spec.settings.slim => FileTree::only(&spec.settings.shares)?,
+            _ if spec.root.is_some() => FileTree::only(&root_server::live(&spec.settings.shares))?,
             _ => FileTree::of(&spec.settings.shares)?,
         },
         program,
+        called: sandbox::PROGRAM.into(),
         arguments,
         descriptors: descriptors.0,
         devices: spec.devices.to_vec(),
@@ -85,6 +87,9 @@ pub fn start(spec: &MachineSpec<'_>) -> Result<(Process, sandbox::KillGuard)> {
         ),
         user: spec.user,
         directory: spec.directory.into(),
+        log: logs::qemu(spec.directory),
+        sockets: spec.root.as_ref().map(|root| root.sockets.clone()),
+        again: false,
         small_pages: spec.backing.pages == Some(Pages::Small),
     })
 }

@@ -1,11 +1,11 @@
 //! The parts of a machine of a cluster, as its record and its launcher's options say them.
 
 use super::accel::Accel;
-use super::options::{Beginning, Loaded, MachineSpec, PoolFile};
+use super::options::{Beginning, Loaded, MachineSpec, PoolFile, RootDisk};
 use super::prealloc;
 use crate::launcher::traits::StartOptions;
 use crate::shared::network::Link;
-use crate::shared::sandbox;
+use crate::shared::{root_server, sandbox};
 use crate::state::record::{Granted, Machine, Record};
 use std::path::{Path, PathBuf};
 use vshmem_base::error::Result;
@@ -63,6 +63,7 @@ pub fn of_record<'a>(
         backing: prealloc::backing(machine.pages.given, rules, machine.placement.as_deref()),
         kernel: kernel(machine, directory, options, settings)?,
         disks: None,
+        root: root_disk(record, settings)?,
         directory,
         pools: pool_files(&machine.pools, options.doorbell_sockets),
         later_pools: vec![],
@@ -72,6 +73,13 @@ pub fn of_record<'a>(
         index: machine.index,
         user: machine.user(),
     })
+}
+
+/// The disk that is the machine's root, if it has one.
+fn root_disk(record: &Record, settings: &Settings) -> Result<Option<RootDisk>> {
+    let root = record.root.as_ref().filter(|_| settings.root_disk);
+    root.map(|root| Ok(RootDisk { id: root.id.clone(), sockets: root_server::sockets(&record.name)? }))
+        .transpose()
 }
 
 /// Whether this is the transport for which QEMU provides persistent memory.

@@ -7,6 +7,12 @@
 use crate::state::ports::Ports;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The port of the disk that is a machine's root, with room for it: a template has none behind it.
+pub const ROOT_PORT: &str = "vshmem-root";
+/// QEMU's option for it. Its number lies between those of pools' ports and those of passed devices.
+pub const ROOT: &str = "pcie-root-port,id=vshmem-root,bus=pcie.0,chassis=127,slot=127,io-reserve=0,\
+    mem-reserve=2097152,pref64-reserve=2097152";
+
 /// QEMU's options for all ports: first those of the pools that the machine begins with, then spare ones. Each
 /// of the former has the size of the pool that comes behind it later, or none if it is there already: the
 /// firmware sees it then.

@@ -1,15 +1,17 @@
 //! The sandbox's own processes: the one that becomes QEMU, and the one that stays beside it and writes its
 //! logs.
 
-use super::sandbox::{Descriptor, SandboxSpec, DESCRIPTORS, FIRST, PROGRAM, SHARED};
+use super::sandbox::{Descriptor, SandboxSpec, DESCRIPTORS, FIRST, SHARED, SOCKETS};
 use super::set_id::{self, Modes};
-use super::{logs, passed};
+use super::{file_tree, logs, passed};
 use crate::shared::file_tree::StandIns;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::net::{
     recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
+use rustix::process::{set_parent_process_death_signal, Signal};
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -21,20 +23,33 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use vshmem_base::error::{error, Error, Explain, Result};
 use vshmem_base::user::{become_user, uid};
 
 /// Devices that QEMU has, if the host has them.
 const DEVICES: [&str; 3] = ["null", "urandom", "kvm"];
 
-/// Runs as the process that [`super::sandbox::start`] executes. Ends after QEMU.
+/// Pause before a process that was killed is started again, and the longest one.
+const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A process that has lived for so long was killed by something else than what it does at its start.
+const STEADY: Duration = Duration::from_secs(60);
+/// How often a process is started that ends at once.
+const MOST_STARTS: u32 = 10;
+
+/// Runs as the process that [`super::sandbox::start`] executes. Ends after what it has started.
 pub fn main() -> ! {
-    let begun = begin();
-    let outcome = begun.as_ref().map(|(pid, ..)| *pid);
+    let begun = read_spec().and_then(|spec| begin(&spec, None).map(|begun| (spec, begun)));
+    let stands_for = |(spec, begun): &(SandboxSpec, Begun)| match spec.again {
+        true => std::process::id() as i32,
+        false => begun.pid,
+    };
+    let outcome = begun.as_ref().map(stands_for);
     let text = serde_json::to_string(&outcome).expect("an outcome is plain data");
     let _ = io::stdout().write_all(text.as_bytes());
     let _ = io::stdout().flush();
-    let Ok((pid, logs, modes)) = begun else { std::process::exit(1) };
+    let Ok((spec, mut begun)) = begun else { std::process::exit(1) };
     // A reader of the caller's output waits until all descriptors for it are closed.
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         for fd in 1..3 {
@@ -42,34 +57,69 @@ pub fn main() -> ! {
             unsafe { libc::dup2(null.as_raw_fd(), fd) };
         }
     }
-    logs.run(&mut io::stdin(), modes.as_ref(), &|| {
-        // SAFETY: plain values; it is our child, and not waited for yet.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
-    });
-    // SAFETY: the status may be left out; the process is our child.
-    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-    std::process::exit(0)
+    let (mut watched, mut pause, mut starts) = (true, PAUSE, 1);
+    loop {
+        let (since, lost) = (Instant::now(), Cell::new(false));
+        let Begun { pid, mut logs, modes } = begun;
+        watched = logs.run(watched.then(io::stdin).as_mut(), modes.as_ref(), &|| {
+            lost.set(true);
+            // SAFETY: plain values; it is our child, and not waited for yet.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        });
+        let mut status = 0;
+        // SAFETY: there is room for the status; the process is our child.
+        unsafe { libc::waitpid(pid, &mut status, 0) };
+        let has_ended = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
+        if since.elapsed() >= STEADY {
+            (pause, starts) = (PAUSE, 0);
+        }
+        if !spec.again || lost.get() || has_ended || starts >= MOST_STARTS {
+            std::process::exit(0);
+        }
+        std::thread::sleep(pause);
+        (pause, starts) = ((2 * pause).min(LONGEST_PAUSE), starts + 1);
+        let Ok(again) = begin(&spec, Some(logs)) else { std::process::exit(1) };
+        begun = again;
+    }
 }
 
-/// Starts QEMU. Returns its pid, the writer of its logs, and the server of its changes of mode.
-fn begin() -> Result<(i32, logs::LogWriter, Option<Modes>)> {
+/// The program and the resources that were asked for.
+fn read_spec() -> Result<SandboxSpec> {
     let mut text = String::new();
     io::stdin().read_line(&mut text).explain(|| "reading what to start".into())?;
     let spec: SandboxSpec = serde_json::from_str(&text)
         .map_err(|e| error!("QEMU's sandbox got a request that can't be understood: {e}"))?;
     raise_limit().explain(|| "could not raise the limit of descriptors".into())?;
     passed::raise_memlock(spec.memlock).explain(|| "could not raise the limit of locked memory".into())?;
+    Ok(spec)
+}
+
+/// What was started: its pid, the writer of its logs, and the server of its changes of mode.
+struct Begun {
+    pid: i32,
+    logs: logs::LogWriter,
+    modes: Option<Modes>,
+}
+
+/// Starts QEMU. What it replaces has written these logs.
+fn begin(spec: &SandboxSpec, before: Option<logs::LogWriter>) -> Result<Begun> {
     let pair = || UnixStream::pair().explain(|| "could not make a pair of sockets".into());
     let (console, their_console) = pair()?;
     let (errors, their_errors) = pair()?;
     let (mut verdict, their_verdict) = pair()?;
     let (calls, their_calls) = pair()?;
-    let logs = logs::LogWriter::new(&spec.directory, console, errors)?;
+    let logs = match before {
+        None => logs::LogWriter::new(&spec.directory, &spec.log, console, errors)?,
+        Some(mut logs) => {
+            logs.follow(console, errors);
+            logs
+        }
+    };
     let ids = (uid(), rustix::process::getegid().as_raw());
     let pid = fork()?;
     if pid == 0 {
         let ends = Streams { console: their_console.into(), errors: their_errors.into(), calls: their_calls };
-        let error = match become_qemu(&spec, ids, ends) {
+        let error = match become_qemu(spec, ids, ends) {
             Ok(never) => match never {},
             Err(error) => error,
         };
@@ -78,7 +128,7 @@ fn begin() -> Result<(i32, logs::LogWriter, Option<Modes>)> {
         unsafe { libc::_exit(1) }
     }
     drop((their_console, their_errors, their_verdict, their_calls));
-    for fd in spec.descriptors.iter().filter_map(Descriptor::inherited) {
+    for fd in spec.descriptors.iter().filter_map(Descriptor::inherited).filter(|_| !spec.again) {
         // SAFETY: inherited by this process, where nothing else uses them.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
     }
@@ -86,7 +136,7 @@ fn begin() -> Result<(i32, logs::LogWriter, Option<Modes>)> {
     verdict.read_to_end(&mut said).explain(|| "waiting for QEMU".into())?;
     if said.is_empty() {
         let modes = listener(&calls).map(|it| Modes::new(it, pid, spec.user.unwrap_or(ids.0)));
-        return Ok((pid, logs, modes));
+        return Ok(Begun { pid, logs, modes });
     }
     // SAFETY: the status may be left out; the process is our child.
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
@@ -184,6 +234,9 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
     let shared = root.join(SHARED.trim_start_matches('/'));
     fs::create_dir_all(&shared).explain(failed)?;
     spec.shared.build(&shared, &stand_ins)?;
+    if let Some(sockets) = &spec.sockets {
+        file_tree::show(sockets, &root.join(SOCKETS.trim_start_matches('/'))).explain(failed)?;
+    }
     devices(root, spec.user)?;
     if !spec.devices.is_empty() {
         passed::build(root, &spec.devices, &|theirs, ours, number| device(theirs, ours, number, spec.user))?;
@@ -195,6 +248,10 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
         // One without rights on this host. All capabilities are lost.
         become_user(user, user, &[]).explain(refused)?;
     }
+    if spec.again {
+        // Not before the user is another one, with which it would be forgotten.
+        set_parent_process_death_signal(Some(Signal::KILL)).explain(refused)?;
+    }
     rustix::thread::set_no_new_privs(true).explain(refused)?;
     keep_set_id_off(&ends.calls).explain(|| "could not filter QEMU's system calls".into())?;
     if spec.small_pages {
@@ -205,7 +262,7 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
         unsafe { libc::dup2(from, to) };
     }
     let mut command = Command::new(&spec.program);
-    command.arg0(PROGRAM).args(&spec.arguments).env_clear();
+    command.arg0(&spec.called).args(&spec.arguments).env_clear();
     for name in ["PATH", "LD_LIBRARY_PATH"] {
         command.envs(std::env::var_os(name).map(|value| (OsString::from(name), value)));
     }

@@ -45,6 +45,16 @@ impl FileTree {
         FileTree::with(shares, &[])
     }
 
+    /// The system's files as they are, all of /etc among them: what is mounted on files there, too.
+    pub fn whole() -> Result<FileTree> {
+        let copied = PathBuf::from(COPIED);
+        let mounts =
+            fs::read_to_string("/proc/self/mountinfo").explain(|| "reading /proc/self/mountinfo".into())?;
+        let files = mounts_below(&mounts, &copied).into_iter().filter(|path| path.is_file());
+        let all = std::iter::once(copied.clone()).chain(files);
+        FileTree::of(&all.map(|path| Share { path, writable: false }).collect::<Vec<_>>())
+    }
+
     fn with(shares: &[Share], system: &[&str]) -> Result<FileTree> {
         let mut mounts = shares.to_vec();
         let mut links = Vec::new();
@@ -136,6 +146,13 @@ impl StandIns {
         mount_bind(source, target)?;
         protect(target, false)
     }
+}
+
+/// Shows a directory at this place, read-only.
+pub fn show(directory: &Path, at: &Path) -> io::Result<()> {
+    fs::create_dir_all(at)?;
+    mount_bind(directory, at)?;
+    protect(at, false)
 }
 
 /// Makes a mount point unless it exists.

@@ -1,5 +1,5 @@
-//! The logs of a machine's console and of its QEMU. Their size is limited, since a machine may print without
-//! end.
+//! The logs of a machine's console and of its QEMU, or of another process in a sandbox. Their size is
+//! limited, since a machine may print without end.
 
 use super::set_id::Modes;
 use crate::shared::log::{rotated, tail};
@@ -65,34 +65,46 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// The writer of output from these sockets.
-    pub fn new(directory: &Path, output: UnixStream, errors: UnixStream) -> Result<LogWriter> {
+    /// The writer of output from these sockets: of the console, and of QEMU, which has this log.
+    pub fn new(directory: &Path, log: &Path, output: UnixStream, errors: UnixStream) -> Result<LogWriter> {
         let failed = || format!("could not make the logs in {}", directory.display());
         let lock = File::open(directory).explain(failed)?;
         // The writer of an earlier machine of this name may not be done.
         flock(&lock, FlockOperation::LockExclusive).explain(failed)?;
         // An earlier machine's output is not this one's.
-        for log in [console(directory), qemu(directory)] {
-            let _ = fs::remove_file(rotated(&log));
+        for log in [&console(directory), log] {
+            let _ = fs::remove_file(rotated(log));
         }
         Ok(LogWriter {
             console: (output, Log::new(console(directory)).explain(failed)?),
-            qemu: (errors, Log::new(qemu(directory)).explain(failed)?),
+            qemu: (errors, Log::new(log.into()).explain(failed)?),
             _directory: lock,
         })
     }
 
+    /// Writes output from these sockets from now on, of the next process.
+    pub fn follow(&mut self, output: UnixStream, errors: UnixStream) {
+        (self.console.0, self.qemu.0) = (output, errors);
+    }
+
     /// Writes until both sockets are closed, and serves the requests of `modes` meanwhile. If the lifeline
-    /// closes without a byte, its holder has died, and `lost` is called.
-    pub fn run<L: Read + AsRawFd>(mut self, lifeline: &mut L, modes: Option<&Modes>, lost: &dyn Fn()) {
-        let mut open = [true, true, true, modes.is_some()];
+    /// closes without a byte, its holder has died, and `lost` is called. Returns whether the lifeline is
+    /// still to be watched.
+    pub fn run<L: Read + AsRawFd>(
+        &mut self,
+        lifeline: Option<&mut L>,
+        modes: Option<&Modes>,
+        lost: &dyn Fn(),
+    ) -> bool {
+        let (number, mut lifeline) = (lifeline.as_ref().map_or(-1, |it| it.as_raw_fd()), lifeline);
+        let mut open = [true, true, lifeline.is_some(), modes.is_some()];
         while open[0] || open[1] {
             let watched =
                 |fd, open| libc::pollfd { fd: if open { fd } else { -1 }, events: libc::POLLIN, revents: 0 };
             let mut entries = [
                 watched(self.console.0.as_raw_fd(), open[0]),
                 watched(self.qemu.0.as_raw_fd(), open[1]),
-                watched(lifeline.as_raw_fd(), open[2]),
+                watched(number, open[2]),
                 watched(modes.map_or(-1, AsRawFd::as_raw_fd), open[3]),
             ];
             // SAFETY: the list has as many entries as poll is told.
@@ -108,11 +120,12 @@ impl LogWriter {
             }
             if entries[2].revents != 0 {
                 open[2] = false;
-                if !matches!(lifeline.read(&mut [0]), Ok(1)) {
+                if !matches!(lifeline.as_mut().map(|it| it.read(&mut [0])), Some(Ok(1))) {
                     lost();
                 }
             }
         }
+        open[2]
     }
 }
 
@@ -160,7 +173,7 @@ mod tests {
         fs::create_dir_all(&directory).unwrap();
         let (theirs, ours) = UnixStream::pair().unwrap();
         let (mut their_errors, errors) = UnixStream::pair().unwrap();
-        let writer = LogWriter::new(&directory, ours, errors).unwrap();
+        let mut writer = LogWriter::new(&directory, &qemu(&directory), ours, errors).unwrap();
         let flood = std::thread::spawn(move || {
             let line = [b'x'; 1000];
             for _ in 0..3 * MAX_SIZE / line.len() {
@@ -173,7 +186,8 @@ mod tests {
         let (mut lifeline, end) = UnixStream::pair().unwrap();
         drop(end);
         let lost = std::cell::Cell::new(0);
-        writer.run(&mut lifeline, None, &|| lost.set(lost.get() + 1));
+        assert!(!writer.run(Some(&mut lifeline), None, &|| lost.set(lost.get() + 1)));
+        drop(writer);
         flood.join().unwrap();
         assert_eq!(lost.get(), 1);
         let size = |path: &Path| fs::metadata(path).unwrap().len() as usize;
@@ -191,12 +205,12 @@ mod tests {
         fs::create_dir_all(&directory).unwrap();
         let (_, output) = UnixStream::pair().unwrap();
         let (mut their_errors, errors) = UnixStream::pair().unwrap();
-        let writer = LogWriter::new(&directory, output, errors).unwrap();
+        let mut writer = LogWriter::new(&directory, &qemu(&directory), output, errors).unwrap();
         their_errors.write_all(b"no memory\n").unwrap();
         drop(their_errors);
         let busy = std::thread::spawn(move || {
             std::thread::sleep(WRITE_TIMEOUT + Duration::from_millis(200));
-            writer.run(&mut File::open("/dev/null").unwrap(), None, &|| ());
+            writer.run(Some(&mut File::open("/dev/null").unwrap()), None, &|| ());
         });
         assert_eq!(last_output(&directory, true), "\n    no memory");
         busy.join().unwrap();

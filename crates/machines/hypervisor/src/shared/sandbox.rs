@@ -1,5 +1,5 @@
-//! The sandbox of QEMU, which runs in namespaces of its own, with a file tree of its own, without a network,
-//! other processes or root's rights.
+//! The sandbox of QEMU, and of the server of machines' roots, which run in namespaces of their own, with file
+//! trees of their own, without a network, other processes or root's rights.
 //!
 //! This program is executed again for that, as `vshmem-sandbox`, so that a process with one thread makes the
 //! preparations between `fork` and `exec`. It stays beside QEMU and writes its logs ([`super::confined`]).
@@ -31,6 +31,8 @@ pub const FIRST: RawFd = 512;
 pub const DESCRIPTORS: &str = "/proc/self/fd";
 /// The path of the file tree that the machine sees.
 pub const SHARED: &str = "/shared";
+/// The directory in which QEMU finds the sockets that it connects to again by itself.
+pub const SOCKETS: &str = "/sockets";
 
 /// A descriptor for QEMU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,8 +78,10 @@ pub fn descriptor_at(path: &Path) -> Option<RawFd> {
 pub struct SandboxSpec {
     /// Its name in process lists.
     pub name: String,
-    /// QEMU's path.
+    /// The program's path, there or as one of its descriptors.
     pub program: PathBuf,
+    /// The name by which it is called.
+    pub called: String,
     /// Its arguments.
     pub arguments: Vec<String>,
     /// Its descriptors.
@@ -90,12 +94,18 @@ pub struct SandboxSpec {
     pub own: FileTree,
     /// The file tree that the machine sees.
     pub shared: FileTree,
+    /// The directory of sockets that QEMU connects to by their paths.
+    pub sockets: Option<PathBuf>,
     /// The user that it runs as, if not the caller.
     pub user: Option<u32>,
     /// The machine's directory.
     pub directory: PathBuf,
+    /// The log of what QEMU says.
+    pub log: PathBuf,
     /// Its memory is in small pages, and in no transparent huge ones.
     pub small_pages: bool,
+    /// It is started again if it is killed, and ends with the process beside it, which stands for it.
+    pub again: bool,
 }
 
 /// A guard that kills QEMU when it is dropped, or this process dies, unless QEMU is kept: it would not be in

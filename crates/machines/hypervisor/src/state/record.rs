@@ -5,6 +5,7 @@ use crate::boot::image::Image;
 use crate::launcher::options::{ClusterOptions, PoolOptions};
 use crate::running::Running;
 use crate::shared::pool;
+use crate::shared::root_server::Root;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -173,6 +174,9 @@ pub struct Record {
     /// Files of this host that machines see, besides the system's.
     #[serde(default)]
     pub shares: Vec<Share>,
+    /// The root that machines have as a disk, if they do.
+    #[serde(default)]
+    pub root: Option<Root>,
     /// Channels for commands that each machine has.
     pub channels: usize,
     /// Seconds since the epoch when it was started.

@@ -1,6 +1,7 @@
 //! Serving an image to machines.
 
 mod contents;
+mod peer;
 mod protocol;
 mod server;
 

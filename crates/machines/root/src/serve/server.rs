@@ -1,10 +1,10 @@
 //! The server: a thread for each connection of a machine, and bounds for all.
 
 use super::contents::Contents;
+use super::peer::Peer;
 use super::protocol::{self, Export};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub struct Limits {
     /// Connections in all. Each may take the memory of the longest answer.
     pub connections: usize,
-    /// Connections of one process.
+    /// Connections of one client, where clients can be told apart.
     pub each: usize,
     /// How long a handshake may take.
     pub handshake: Duration,
@@ -25,7 +25,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { connections: 128, each: 8, handshake: Duration::from_secs(10) }
+        Limits { connections: 512, each: 8, handshake: Duration::from_secs(10) }
     }
 }
 
@@ -34,8 +34,8 @@ pub struct Server {
     contents: Arc<Contents>,
     id: String,
     limits: Limits,
-    /// Connections by the process that has made them.
-    clients: Mutex<HashMap<i32, usize>>,
+    /// Connections by who has made them.
+    clients: Mutex<HashMap<Peer, usize>>,
 }
 
 impl Export for Server {
@@ -96,7 +96,7 @@ impl Server {
 
     /// Serves a connection in a thread of its own, if it is not one too many.
     fn take(self: &Arc<Server>, stream: UnixStream) {
-        let peer = socket_peercred(&stream).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
+        let Ok(peer) = Peer::of(&stream) else { return };
         let Some(place) = Place::new(self, peer) else { return };
         let server = self.clone();
         // Without a thread the connection ends here.
@@ -118,15 +118,16 @@ fn is_passing(why: &io::Error) -> bool {
 /// A connection that counts.
 struct Place {
     server: Arc<Server>,
-    peer: i32,
+    peer: Peer,
 }
 
 impl Place {
-    fn new(server: &Arc<Server>, peer: i32) -> Option<Place> {
+    fn new(server: &Arc<Server>, peer: Peer) -> Option<Place> {
         let mut clients = server.clients.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let own = clients.get(&peer).copied().unwrap_or(0);
         let all: usize = clients.values().sum();
-        if own >= server.limits.each || all >= server.limits.connections {
+        let is_one = peer != Peer::Unseen;
+        if is_one && own >= server.limits.each || all >= server.limits.connections {
             return None;
         }
         clients.insert(peer, own + 1);
