@@ -22,7 +22,7 @@ pub fn a_list(scene: &Scene) {
 pub fn a_file(scene: &Scene) {
     let file = scene.describe("");
     let kernel = scene.path("kernel/vmlinuz").to_string_lossy().into_owned();
-    let plain = ["up", "--kernel", &kernel, "--accel", "tcg", "--driver", "none", "--doorbell"];
+    let plain = ["up", "--kernel", &kernel, "--accel", "tcg", "--driver", "none", "--doorbell", "--cold"];
     let up = |words: &[&str]| {
         let took = scene.processor_time(words);
         scene.works(&["down"], "in between");

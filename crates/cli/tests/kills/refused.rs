@@ -5,7 +5,7 @@ use crate::scene::Scene;
 
 /// Descriptions that a host refuses, each with the exit code and a part of the message.
 const CASES: &[(&str, i32, &str)] = &[
-    ("[[machines]]\ncount = two\n", 2, "cluster.toml:6:9: "),
+    ("[[machines]]\ncount = two\n", 2, "cluster.toml:7:9: "),
     ("[[machines]]\nmemroy = \"1G\"\n", 2, "Did you mean memory?"),
     ("[[machines]]\nname = \"a\"\n[[machines]]\nname = \"a\"\n", 2, "two machines would be called a"),
     ("[[machines]]\nimage = \"/no/such.qcow2\"\n", 125, "could not open /no/such.qcow2"),

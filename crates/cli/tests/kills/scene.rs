@@ -46,13 +46,14 @@ impl Scene {
         self.home.join(name)
     }
 
-    /// Writes the file that describes the cluster; returns its path.
+    /// Writes the file that describes the cluster; returns its path. Of the stand-in for QEMU no template can
+    /// be made.
     pub fn describe(&self, text: &str) -> String {
         let path = self.path("cluster.toml");
         let kernel = self.path("kernel/vmlinuz");
         fs::write(
             &path,
-            format!("kernel = {kernel:?}\naccel = \"tcg\"\ndriver = \"none\"\ndoorbell = true\n{text}"),
+            format!("kernel = {kernel:?}\naccel = \"tcg\"\ndriver = \"none\"\ndoorbell = true\ncold = true\n{text}"),
         )
         .unwrap();
         path.to_string_lossy().into_owned()
