@@ -4,7 +4,7 @@ mod common;
 
 use common::{host, metadata, mode, number, paths, Scratch};
 use std::fs;
-use std::os::unix::fs::{symlink, MetadataExt};
+use std::os::unix::fs::{chown, symlink, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use vshmem_root::walk::Why;
@@ -16,8 +16,11 @@ fn is_root() -> bool {
 
 /// Runs a test of this program again, as a user who can't read everything.
 fn as_nobody(test: &str) {
+    let theirs = Scratch::new("nobody");
+    chown(&theirs.0, Some(65534), Some(65534)).unwrap();
     let mut again = Command::new("/proc/self/exe");
-    let out = again.args(["--exact", test]).uid(65534).gid(65534).output().unwrap();
+    again.args(["--exact", test]).env("TMPDIR", &theirs.0).uid(65534).gid(65534);
+    let out = again.output().unwrap();
     let said = String::from_utf8_lossy(&out.stdout);
     assert!(out.status.success() && said.contains("1 passed"), "{said}");
 }
