@@ -327,6 +327,7 @@ preloaded "good guest" guest
 preloaded "changing credentials" setuid
 preloaded "calls that enter no kernel" kernel
 preloaded "SEM_UNDO" undo
+preloaded "SEM_UNDO of children in one memory" clones
 preloaded "no heap" noheap
 run "mlockall" VSHMEM_POOL_SIZE=1G LD_PRELOAD="$lib" timeout -k 5 60 "$programs/locked"
 preloaded "idle" idle
