@@ -87,7 +87,9 @@ equal "and touches what it was given before" kept "$(given use)"
 rm /dev/shm/filler
 # Memory that was given, but never written, goes back, too; of what could not be had as a whole as well.
 few() { [ "$(kilobytes)" -lt 8192 ]; }
-equal "a machine is refused a segment that is too large, and removes another" "no yes" "$(given refused 2>&1)"
+equal "a machine is refused a segment that is too large, and removes another" "no yes" \
+    "$(given refused 2>"$work/why")"
+contains "which says why" "there is no memory for 54 MiB" "$(cat "$work/why")"
 eventually "all of that goes back to the host" few
 take vm1 >"$work/taken" &
 taker=$!
