@@ -80,7 +80,8 @@ interrupted_when() {
     local moment=$1 up code=0
     shift
     # What a shell starts in the background ignores ctrl-C unless told otherwise.
-    env --default-signal=INT "$VSHMEM_BIN" up >"$work/out" 2>&1 &
+    # Those that thaw are up within moments.
+    env --default-signal=INT "$VSHMEM_BIN" up --cold >"$work/out" 2>&1 &
     up=$!
     until "$@" >"$work/moment" 2>&1; do
         kill -0 "$up" 2>/dev/null || break

@@ -29,6 +29,13 @@ up() { # up WHAT OPTION...
 }
 changes() { [ "$(id -u)" -eq 0 ]; }
 
+up "a machine has its root as a disk" -n 1
+if grep -q "not as a disk" "$work/up"; then
+    echo "skip    the root as a disk: $(sed -n 's/.*not as a disk: //p' "$work/up")"
+    vshmem down
+    exit 0
+fi
+vshmem down
 if changes; then
     mkdir -p "$ours/closed"
     printf text >"$ours/file"

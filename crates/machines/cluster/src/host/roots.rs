@@ -24,7 +24,12 @@ pub fn of(
     }
     let why = match software.kernel.disk {
         _ if !launcher.gives_root_disk() => format!("{} gives machines no such disk", launcher.facts().name),
-        None => format!("the kernel {} has no EROFS, or no disks", software.kernel.version),
+        // Of a package, only the modules that are known are kept.
+        None => format!(
+            "the kernel {} has no EROFS, or no disks (if an older Vshmem has downloaded it: remove {})",
+            software.kernel.version,
+            software.kernel.image.parent().unwrap_or(&software.kernel.image).display()
+        ),
         Some(_) => return Some(Root::default()),
     };
     report(&format!("machines see the host's files by 9p, and not as a disk: {why}"));
