@@ -231,7 +231,7 @@ fn run(command: &mut Command, what: &str) -> Result<()> {
     Err(error!("{what} failed: {why}").hint(what_helps(why, cache)))
 }
 
-/// What helps where a download or unpacking has failed for this reason; all of it is in the cache.
+/// The hint for a download or unpacking that has failed for this reason; all of it is in the cache.
 fn what_helps(why: &str, cache: Option<&Path>) -> String {
     match cache.filter(|_| why.contains("No space left")) {
         Some(cache) => format!(

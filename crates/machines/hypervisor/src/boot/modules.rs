@@ -65,7 +65,7 @@ impl Library {
         wanted.iter().filter(|w| !w.optional).map(|w| w.name.as_str()).find(|name| !self.has(name))
     }
 
-    /// Whether the kernel has this module, as a file or built in.
+    /// True if the kernel has the module of this name, as a file or built in.
     pub fn has(&self, name: &str) -> bool {
         self.files.contains_key(name) || self.builtin.contains(name)
     }

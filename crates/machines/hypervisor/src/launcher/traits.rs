@@ -55,7 +55,7 @@ pub trait Launcher: Sync {
         false
     }
 
-    /// Whether its machines can have the host's files as a disk.
+    /// True if this launcher can give its machines the host's files as a disk.
     fn gives_root_disk(&self) -> bool {
         false
     }

@@ -94,7 +94,7 @@ fn read_spec() -> Result<SandboxSpec> {
     Ok(spec)
 }
 
-/// What was started: its pid, the writer of its logs, and the server of its changes of mode.
+/// A process that was started: its pid, the writer of its logs, and the server of its changes of mode.
 struct Begun {
     pid: i32,
     logs: logs::LogWriter,

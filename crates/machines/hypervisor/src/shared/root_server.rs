@@ -25,7 +25,7 @@ use vshmem_session::share::{Share, SYSTEM};
 const DIRECTORY: &str = ".root";
 /// The name of the socket, in a directory of its own.
 const SOCKET: &str = "root";
-/// What the walk has found. It stays with the image's machines.
+/// The file with the tree that the walk has found. It stays as long as the image's machines.
 const KEPT: &str = "kept";
 /// What the walk says of files that machines don't see.
 const WALK_LOG: &str = "walk.log";
