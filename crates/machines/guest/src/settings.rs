@@ -46,7 +46,7 @@ pub struct Settings {
     pub launcher: String,
     /// It has its initramfs only, and not the host's root.
     pub slim: bool,
-    /// It has the host's files as a disk, as they were, and what is shared by the file tree above that.
+    /// The machine has the host's files as a disk, as they were, and its shares by 9p above that.
     pub root_disk: bool,
     /// Only report that the machine boots.
     pub probe: bool,

@@ -16,7 +16,7 @@ use vshmem_hypervisor::state::ports::Ports;
 use vshmem_hypervisor::state::record::Record;
 use vshmem_hypervisor::template::templates::Templates;
 
-/// What the machines of a cluster have in common when they start.
+/// The parts of a start that all machines of a cluster have in common.
 #[derive(Clone, Copy)]
 pub struct Common<'a> {
     pub launcher: &'a dyn Launcher,
