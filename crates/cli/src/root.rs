@@ -18,7 +18,7 @@ pub enum Root {
     Serve(Serve),
 }
 
-/// What is walked.
+/// The parts of the host's tree that are walked, and where the walk is kept.
 #[derive(Args)]
 pub struct Walked {
     /// Show what this user can read of a file or directory, at a path of the tree
